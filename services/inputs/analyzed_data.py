@@ -44,7 +44,8 @@ def list_analyzed(
     ConfigError, DataError
         As `list_data`; or if a column is not there, or records have none.
     """
-    listed, wanted = list_data(given, flag, params, tell, is_quick=is_quick), chosen_columns(columns)
+    listed = list_data(given, flag, params, tell, is_quick=is_quick, leaves_out=True)
+    wanted = chosen_columns(columns)
     source = listed.source
     if source.form == "bytes":
         _check_examples(listed, wanted)

@@ -68,7 +68,7 @@ class RecordSource:
             raise DataError(f"{told.message} ({_span(task_range)})", told.help) from e
         except OSError as e:
             told = unreadable(name, e)
-            raise DataError(f"{told.message} ({_span(task_range)})") from e
+            raise DataError(f"{told.message} ({_span(task_range)})", told.help) from e
         except IndexError as e:
             if reader is None:
                 raise

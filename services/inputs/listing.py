@@ -40,6 +40,7 @@ def list_data(
     columns: tuple[Column, ...] = (),
     *,
     is_quick: bool = False,
+    leaves_out: bool = False,
 ) -> Listed:
     """Return the shards of the files that a flag names: one for each file with records.
 
@@ -57,6 +58,8 @@ def list_data(
         Of the training data, if these records are for the same model: the same columns have the same types.
     is_quick : bool
         Large files need not be counted.
+    leaves_out : bool
+        Columns of types that are not read are left out, and that is told; else they are errors.
 
     Raises
     ------
@@ -66,7 +69,8 @@ def list_data(
     DataError
         If a file cannot be read or is of another format, or something in the directory is no file at all.
     """
-    return list_files(find_files(given, flag, tell), given, flag, params, tell, columns, is_quick=is_quick)
+    files = find_files(given, flag, tell)
+    return list_files(files, given, flag, params, tell, columns, is_quick=is_quick, leaves_out=leaves_out)
 
 
 def list_files(
@@ -78,10 +82,11 @@ def list_files(
     columns: tuple[Column, ...] = (),
     *,
     is_quick: bool = False,
+    leaves_out: bool = False,
 ) -> Listed:
     """Return the shards of these files; see `list_data`."""
     with looking_once():
-        return _listed(files, given, flag, params, tell, columns, is_quick=is_quick)
+        return _listed(files, given, flag, params, tell, columns, is_quick=is_quick, leaves_out=leaves_out)
 
 
 def _listed(
@@ -93,11 +98,15 @@ def _listed(
     columns: tuple[Column, ...],
     *,
     is_quick: bool,
+    leaves_out: bool,
 ) -> Listed:
     parsed = parse_params(params)
     chosen = format_named(parsed.reader_type) if parsed.reader_type else format_of_files(files)
     parsed.check_names(chosen.params, chosen.name)
-    found = chosen.find(Request(files=files, params=parsed, columns=columns, tell=tell, is_quick=is_quick))
+    request = Request(
+        files=files, params=parsed, columns=columns, tell=tell, is_quick=is_quick, leaves_out=leaves_out
+    )
+    found = chosen.find(request)
     filled = [i for i, count in enumerate(found.counts) if count]
     if not filled:
         empty = f"{len(files)} empty file{'' if len(files) == 1 else 's'}"

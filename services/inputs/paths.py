@@ -9,6 +9,7 @@ from edlz.services.configuration.data_addresses import check_address, is_address
 from edlz.services.configuration.nearest import nearest
 from edlz.services.errors import ConfigError, DataError
 from edlz.services.inputs.places.store import Store
+from edlz.services.inputs.reading.format import unreadable
 from edlz.services.valid_text import is_valid_text, valid_text
 
 __all__ = ["WRITE", "find_files", "is_left_out", "nearest_path"]
@@ -41,16 +42,21 @@ def find_files(given: str, flag: str, tell: Callable[[str], None]) -> list[str]:
     Raises
     ------
     ConfigError
-        If there is no such path, or no file in a directory.
+        If there is no such path, or no file in a directory; or a file is named twice.
     DataError
-        If something in a directory is no file at all, or a file is named twice.
+        If something is there that is no file at all, or that may not be looked at.
     """
     check_address(given, flag)
-    if os.path.lexists(given) or "," not in given:
-        return _files_of(given, flag, tell)
-    names = [
-        name for path in given.split(",") if path.strip() for name in _files_of(path.strip(), flag, tell)
-    ]
+    is_one = os.path.lexists(given) or "," not in given
+    paths = [given] if is_one else [path.strip() for path in given.split(",")]
+    if not any(map(str.strip, paths)):
+        raise ConfigError(
+            f'{flag} "{given}" names no path', "name a file, a directory, or a pattern in quotes"
+        )
+    try:
+        names = [name for path in paths if path for name in _files_of(path, flag, tell)]
+    except OSError as error:
+        raise unreadable(str(error.filename or given), error) from error
     twice = (
         next((name for name in names if names.count(name) > 1), None)
         if len(set(names)) < len(names)
@@ -77,11 +83,13 @@ def _files_of(path: str, flag: str, tell: Callable[[str], None]) -> list[str]:
         return [path]
     if place.is_dir():
         return _files_in(path, flag, tell)
+    if os.path.lexists(path):
+        _check_file(place, "name a file, a directory, or a pattern: a task reads from the middle of a file")
     if not glob.has_magic(path):
         raise ConfigError(f'{flag} "{path}" does not exist', nearest_path(place))
     names = [name for name in sorted(glob.glob(path, recursive=True)) if not Path(name).is_dir()]
     for name in names:
-        _check_file(Path(name), flag)
+        _check_file(Path(name), _all_is_read(flag))
     if not names:
         raise ConfigError(
             f'{flag} "{path}" fits no file', "put it in quotes, so that the shell leaves it alone"
@@ -133,7 +141,7 @@ def _files_in(path: str, flag: str, tell: Callable[[str], None]) -> list[str]:
             f"it has folders: {', '.join(inside[:_MOST_NAMED])}" if inside else WRITE,
         )
     for name in names:
-        _check_file(place / name, flag)
+        _check_file(place / name, _all_is_read(flag))
     _tell_left_out(path, flag, tell, folders, copies)
     return [os.path.join(path, name) for name in names]
 
@@ -146,7 +154,11 @@ def _tell_left_out(
             tell(f'{flag} "{path}": {_named(left_out, what)} in it {_is(left_out)} left out')
 
 
-def _check_file(path: Path, flag: str) -> None:
+def _all_is_read(flag: str) -> str:
+    return f"remove it, or put a file there: all of {flag} is read"
+
+
+def _check_file(path: Path, advice: str) -> None:
     """Refuse what is no file, or cannot be named: leaving it out would be training on other data."""
     shown = valid_text(str(path))
     if not is_valid_text(str(path)):
@@ -156,8 +168,8 @@ def _check_file(path: Path, flag: str) -> None:
         return
     if path.is_symlink() and not path.exists():
         message = f"{shown} is a link to {valid_text(os.readlink(path))}, which does not exist"
-        raise DataError(message, f"remove the link, or put the file back: all of {flag} is read")
-    raise DataError(f"{shown} is no regular file", f"remove it: all of {flag} is read")
+        raise DataError(message, advice)
+    raise DataError(f"{shown} is no regular file", advice)
 
 
 def _named(names: list[str], what: str) -> str:

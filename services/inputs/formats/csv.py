@@ -4,7 +4,7 @@ What a row is, the index says (`lines`); what is in it, pyarrow.  Types are fixe
 worker never infers one, so that a later value changes no type.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,15 @@ from edlz.services.inputs.reading.arrow import (
     require_pyarrow,
     to_numpy,
 )
-from edlz.services.inputs.reading.bad_rows import TO_UTF8, Wrong, explain, explain_count, explain_missing
+from edlz.services.inputs.reading.bad_rows import (
+    TO_UTF8,
+    Wrong,
+    explain,
+    explain_count,
+    explain_missing,
+    separator_in,
+)
+from edlz.services.inputs.reading.columns import defaults_of, refuse_missing
 from edlz.services.inputs.reading.content import Content, size_of
 from edlz.services.inputs.reading.format import Found, Request, changed, unreadable
 from edlz.services.inputs.reading.lines import (
@@ -39,7 +47,6 @@ from edlz.services.protocol.plan import Column, ColumnKind, DataSource, FileFact
 
 __all__ = ["FORMAT"]
 
-_MOST_SHOWN = 10
 _NULLS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "#N/A"]
 
 
@@ -60,13 +67,10 @@ class CSV:
 
     def find(self, request: Request) -> Found:
         require_pyarrow(self.name, f'{FLAG}="reader_type=Text" for lines as they are')
-        settings = _Settings.of(request.params, request.files[0])
+        rules = _Settings.of(request.params, request.files[0]).rules  # the same for all files
         try:
             all_bytes = sum(map(size_of, request.files))
-            lines = [
-                index_lines(name, settings.rules, all_bytes, is_quick=request.is_quick)
-                for name in request.files
-            ]
+            lines = [index_lines(name, rules, all_bytes, is_quick=request.is_quick) for name in request.files]
         except OSError as error:
             raise unreadable(str(error.filename), error) from error
         filled = [(name, one) for name, one in zip(request.files, lines, strict=True) if one.rows]
@@ -76,10 +80,11 @@ class CSV:
                 f"{name} has no rows: {'a header alone' if lines[0].header else 'it is empty'}",
                 "a CSV file has a line of names, and then a row for each record",
             )
-        columns = _columns(settings, filled[0][0], filled[0][1], request.columns)
+        columns = _columns(filled[0][0], filled[0][1], request)
         for name, one in filled:
-            names = _names(settings, name, one.header, one.sample)
-            _refuse_missing(name, names, [column.name for column in columns])
+            of_file = _Settings.of(request.params, name)
+            names = _names(of_file, name, one.header, one.sample)
+            refuse_missing(f"{name}, line 1", names, [column.name for column in columns])
         return Found(
             counts=[one.rows for one in lines],
             facts=[one.facts for one in lines],
@@ -110,7 +115,7 @@ class _Settings:
         quote = params.text_of("quote", '"')
         quote = "" if quote.lower() == "none" else _letter(params, "quote", '"')
         has_header = params.flag("header", default=True)
-        names = params.texts("columns")
+        names = params.columns()
         types = params.mapping("types")
         for column, kind in types.items():
             if kind not in KINDS:
@@ -133,7 +138,8 @@ class OpenCSV:
 
     def __init__(self, name: str, facts: FileFacts, settings: _Settings, source: DataSource) -> None:
         self._name, self._facts, self._settings, self._columns = name, facts, settings, source.columns
-        self._defaults, self._masks = {} if source.masks else settings.defaults, source.masks
+        self._defaults = {} if source.masks else defaults_of(parse_params(source.params), source.columns)
+        self._masks = source.masks
         self._content = Content(name, facts)
         sample = bytes(self._content.view(0, SAMPLE_BYTES))
         start, header = find_head(name, sample, settings.rules)
@@ -215,15 +221,20 @@ def _names(settings: _Settings, name: str, header: bytes, sample: bytes) -> list
     return list(settings.names)
 
 
-def _columns(settings: _Settings, name: str, lines: Lines, training: Sequence[Column]) -> tuple[Column, ...]:
+def _columns(name: str, lines: Lines, request: Request) -> tuple[Column, ...]:
     """Return the columns to read, with the types that they have from now on."""
+    settings = _Settings.of(request.params, name)
     names = _names(settings, name, lines.header, lines.sample)
     chosen = settings.names if settings.rules.has_header and settings.names is not None else names
-    _refuse_missing(name, names, chosen)
-    _refuse_missing(name, names, [*settings.types, *settings.defaults])
-    known = {column.name: column.kind for column in training if column.name in chosen} | dict(settings.types)
-    kinds = _inferred(settings, name, lines, names, known)
-    return tuple(Column(name=one, kind=kinds[one]) for one in chosen)
+    refuse_missing(f"{name}, line 1", names, [*chosen, *settings.types, *settings.defaults])
+    known = {column.name: column.kind for column in request.columns if column.name in chosen}
+    kinds = _inferred(settings, name, lines, names, known | dict(settings.types))
+    columns = tuple(Column(name=one, kind=kinds[one]) for one in chosen)
+    defaults_of(request.params, columns)
+    other = separator_in(names)
+    if other:
+        request.tell(f'{name} has one column, {names[0]!r}; if it has more: {FLAG}="sep={other}"')
+    return columns
 
 
 def _inferred(
@@ -243,14 +254,6 @@ def _inferred(
         # Whole numbers as they are; others as models compute: types= says otherwise.
         found[one] = known.get(one) or {"float64": "float32", "int32": "int64"}.get(kind, kind)  # type: ignore[assignment]
     return found
-
-
-def _refuse_missing(name: str, names: Sequence[str], wanted: Sequence[str]) -> None:
-    for column in wanted:
-        if column not in names:
-            near = did_you_mean(nearest(column, names))
-            shown = ", ".join(names[:_MOST_SHOWN]) + (", …" if len(names) > _MOST_SHOWN else "")
-            raise DataError(f'{name}, line 1: there is no column "{column}"', near or f"it has {shown}")
 
 
 FORMAT = CSV()

@@ -13,21 +13,27 @@ import numpy as np
 
 from edlz.core_ext import scanning
 from edlz.services.configuration.data_addresses import is_address
-from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.errors import DataError
-from edlz.services.inputs.reading.arrow import KINDS, MissingValueError, kind_of, require_pyarrow, to_numpy
+from edlz.services.inputs.reading.arrow import (
+    KINDS,
+    BadValueError,
+    MissingValueError,
+    kind_of,
+    require_pyarrow,
+    to_numpy,
+)
+from edlz.services.inputs.reading.columns import MOST_SHOWN, default_for, defaults_of, refuse_missing
 from edlz.services.inputs.reading.content import as_planned, look, open_stored
 from edlz.services.inputs.reading.format import Found, Request, changed, unreadable
 from edlz.services.inputs.reading.params import FLAG, parse_params
 from edlz.services.inputs.reading.records import Columns, Order
-from edlz.services.protocol.plan import Column, DataSource, FileFacts
+from edlz.services.protocol.plan import Column, ColumnKind, DataSource, FileFacts
 
 __all__ = ["FORMAT"]
 
 CACHE_BYTES = 64 << 20  # decoded row groups, of each open file; the newest is always kept
 _MAGIC = b"PAR1"
 _TAIL = struct.Struct("<I4s")
-_MOST_SHOWN = 10
 _AGAIN = "get the whole file again, or write it again"
 
 
@@ -43,18 +49,13 @@ class Parquet:
 
     def find(self, request: Request) -> Found:
         require_pyarrow(self.name)
-        wanted = request.params.texts("columns")
-        request.params.mapping("defaults")
-        counts, facts, columns = [], [], None
+        counts, facts, schemas = [], [], []
         for name in request.files:
             facts.append(_facts(name))
             file = _open(name)
             counts.append(file.metadata.num_rows)
-            found = _columns(name, file.schema_arrow, wanted)
-            if columns is not None and found != columns:
-                raise _other_columns(name, request.files[0], found, columns)
-            columns = found
-        return Found(counts=counts, facts=facts, columns=columns or ())
+            schemas.append(file.schema_arrow)
+        return Found(counts=counts, facts=facts, columns=_common_columns(request, schemas))
 
     def open(self, name: str, source: DataSource, facts: FileFacts | None) -> "OpenParquet":
         if facts is not None:
@@ -70,7 +71,7 @@ class OpenParquet:
     def __init__(self, name: str, facts: FileFacts | None, source: DataSource) -> None:
         self._name, self._facts = name, facts
         self._columns, self._masks = source.columns, source.masks
-        self._defaults = {} if source.masks else parse_params(source.params).mapping("defaults")
+        self._defaults = {} if source.masks else defaults_of(parse_params(source.params), source.columns)
         self._file = _open(name)
         about = self._file.metadata
         counts = [about.row_group(place).num_rows for place in range(about.num_row_groups)]
@@ -102,10 +103,13 @@ class OpenParquet:
             values = {
                 column.name: self._values(column, table.column(column.name)) for column in self._columns
             }
-        except MissingValueError as error:
+        except BadValueError as error:
+            is_missing = isinstance(error, MissingValueError)
             raise DataError(
-                f'{self._name}, row {first + error.row}: column "{error.column}" has no value',
-                f'{FLAG}="defaults={error.column}:-1" reads none as -1',
+                f'{self._name}, row {first + error.row}: column "{error.column.name}" {error.text}',
+                default_for(error.column)
+                if is_missing
+                else "write it as text, or as int64 with the same bits",
             ) from error
         found = Columns(values, count)
         return found if order is None else found.take(order)
@@ -157,6 +161,8 @@ def _facts(name: str) -> FileFacts:
         size = stored.size_bytes
         with open_stored(name) as file:
             head = file.read(len(_MAGIC))
+            if not size:
+                raise DataError(f"{name} is empty (0 bytes at offset 0)", "remove it, or write it again")
             if size < 2 * _TAIL.size or head != _MAGIC:
                 raise DataError(
                     f"{name} is not Parquet: it begins with {head.hex(' ') or 'nothing'} at offset 0, not with PAR1",
@@ -191,42 +197,70 @@ def _open(name: str) -> Any:
         raise DataError(f"{name} is damaged: its footer cannot be read ({error})", _AGAIN) from error
 
 
-def _columns(name: str, schema: Any, wanted: Sequence[str] | None) -> tuple[Column, ...]:
-    names = list(schema.names)
-    for column in wanted or ():
-        if column not in names:
-            near = did_you_mean(nearest(column, names))
-            shown = ", ".join(names[:_MOST_SHOWN]) + (", …" if len(names) > _MOST_SHOWN else "")
-            raise DataError(f'{name}: there is no column "{column}"', near or f"it has {shown}")
-    return tuple(_column(name, schema.field(one)) for one in (names if wanted is None else wanted))
+def _common_columns(request: Request, schemas: Sequence[Any]) -> tuple[Column, ...]:
+    """Return the columns to read: those of the first file, which the others have in whatever order, among whatever others."""
+    params, first, names = request.params, request.files[0], list(schemas[0].names)
+    wanted = params.columns() or (_readable(request, schemas[0]) if request.leaves_out else names)
+    columns = _columns(first, schemas[0], wanted)
+    refuse_missing(first, names, params.mapping("defaults"))
+    defaults_of(params, columns)
+    for name, schema in zip(request.files[1:], schemas[1:], strict=True):
+        for column, here in zip(columns, _columns(name, schema, wanted), strict=True):
+            if here != column:
+                raise DataError(
+                    f'{name}: column "{column.name}" is {_told(here)}, and {_told(column)} in {first}',
+                    f"write all files with the same types, or leave it out: {_others(schema, column.name)}",
+                )
+    return columns
 
 
-def _column(name: str, field: Any) -> Column:
+def _readable(request: Request, schema: Any) -> list[str]:
+    """Return the names of columns of types that are read; tell of the others."""
+    others = {field.name: field.type for field in schema if _shape_of(field) is None}
+    for name, kind in others.items():
+        request.tell(f'{request.files[0]}: column "{name}" is left out: it is of type {kind}')
+    return [name for name in schema.names if name not in others]
+
+
+def _columns(name: str, schema: Any, wanted: Sequence[str]) -> tuple[Column, ...]:
+    refuse_missing(name, schema.names, wanted)
+    columns = []
+    for one in wanted:
+        if schema.names.count(one) > 1:
+            raise DataError(
+                f'{name}: two columns are called "{one}"',
+                f"give each a name of its own, or leave them out: {_others(schema, one)}",
+            )
+        shape = _shape_of(schema.field(one))
+        if shape is None:
+            raise DataError(
+                f'{name}: column "{one}" is of type {schema.field(one).type}, which a model has no use for',
+                f"leave it out: {_others(schema, one)}; types that are read: {', '.join(KINDS)}, and vectors of them",
+            )
+        columns.append(Column(name=one, kind=shape[0], width=shape[1]))
+    return tuple(columns)
+
+
+def _shape_of(field: Any) -> tuple[ColumnKind, int] | None:
+    """Return the kind of a column's values, and how many a row has if it has a vector; None: they are not read."""
     from pyarrow import types
 
-    kind, width = field.type, 0
-    if types.is_fixed_size_list(kind):
-        kind, width = kind.value_type, kind.list_size
-    found = kind_of(kind)
-    if found is None:
-        raise DataError(
-            f'{name}: column "{field.name}" is of type {field.type}, which a model has no use for',
-            f'leave it out: {FLAG}="columns=…"; types that are read: {", ".join(KINDS)}, and vectors of them',
-        )
-    return Column(name=field.name, kind=found, width=width)
-
-
-def _other_columns(name: str, first: str, found: Sequence[Column], wanted: Sequence[Column]) -> DataError:
-    differing = next((pair for pair in zip(found, wanted, strict=False) if pair[0] != pair[1]), None)
-    if differing is None:
-        text = f"{name} has {len(found)} columns, {first} has {len(wanted)}"
+    if types.is_fixed_size_list(field.type):
+        kind, width = kind_of(field.type.value_type), field.type.list_size
     else:
-        text = f"{name} has {_told(differing[0])} where {first} has {_told(differing[1])}"
-    return DataError(text, f'all files have the same columns; some of them: {FLAG}="columns=…"')
+        kind, width = kind_of(field.type), 0
+    return None if kind is None else (kind, width)
+
+
+def _others(schema: Any, column: str) -> str:
+    """Return the parameter that reads all columns but this one, and those of types that are not read."""
+    names = [field.name for field in schema if field.name != column and _shape_of(field) is not None]
+    named = ",".join(names) if 0 < len(names) <= MOST_SHOWN and not set(",;=") & set("".join(names)) else "…"
+    return f'{FLAG}="columns={named}"'
 
 
 def _told(column: Column) -> str:
-    return f'"{column.name}" of {column.kind}{f", {column.width} each" if column.width else ""}'
+    return f"{column.kind}{f', {column.width} each' if column.width else ''}"
 
 
 FORMAT = Parquet()

@@ -10,9 +10,19 @@ import numpy.typing as npt
 from edlz.services.errors import ConfigError
 from edlz.services.protocol.plan import Column, ColumnKind
 
-__all__ = ["KINDS", "arrow_type", "kind_of", "require_pyarrow", "to_numpy"]
+__all__ = [
+    "KINDS",
+    "BadValueError",
+    "MissingValueError",
+    "arrow_type",
+    "kind_of",
+    "require_pyarrow",
+    "to_numpy",
+]
 
 KINDS: tuple[ColumnKind, ...] = ("bool", "float32", "float64", "int32", "int64", "string")
+
+_GREATEST = np.iinfo(np.int64).max
 
 
 def require_pyarrow(reader: str, instead: str = "") -> None:
@@ -80,16 +90,15 @@ def to_numpy(
     ------
     MissingValueError
         If a whole number or a truth value has none, and no default.
+    BadValueError
+        If a value is none of the column's kind.
     """
     import pyarrow
 
     if isinstance(values, pyarrow.ChunkedArray):
         values = values.chunk(0) if values.num_chunks == 1 else _joined(values)
     if column.width:
-        if values.null_count:
-            raise MissingValueError(column.name, _first_null(values))
-        flat = Column(name=column.name, kind=column.kind)
-        return to_numpy(flat, values.flatten(), defaults, masks=masks).reshape(len(values), column.width)
+        return _vectors(column, values, defaults, masks=masks)
     if masks and values.null_count and column.kind in ("bool", "int32", "int64"):
         is_missing = values.is_null().to_numpy(zero_copy_only=False)
         plain = to_numpy(column, values.fill_null(False if column.kind == "bool" else 0), {})
@@ -101,6 +110,9 @@ def to_numpy(
         is_text = pyarrow.types.is_string(values.type) or pyarrow.types.is_large_string(values.type)
         return np.asarray((values.cast(binary) if is_text else values).to_numpy(zero_copy_only=False), object)
     array: npt.NDArray[Any] = values.to_numpy(zero_copy_only=False)
+    if array.dtype == np.uint64 and len(array) and array.max() > _GREATEST:
+        row = int(np.argmax(array > _GREATEST))
+        raise BadValueError(column, row, f"has {array[row]}, which is no {column.kind}")
     return array.astype(column.kind, copy=False)
 
 
@@ -110,12 +122,38 @@ def _joined(values: Any) -> Any:
     return pyarrow.concat_arrays(values.chunks) if values.num_chunks else pyarrow.array([], values.type)
 
 
-class MissingValueError(Exception):
+class BadValueError(Exception):
+    """A row has a value that its column cannot have."""
+
+    def __init__(self, column: Column, row: int, text: str) -> None:
+        super().__init__(column, row, text)
+        self.column, self.row, self.text = column, row, text
+
+
+class MissingValueError(BadValueError):
     """A row has no value where there must be one."""
 
-    def __init__(self, column: str, row: int) -> None:
-        super().__init__(column, row)
-        self.column, self.row = column, row
+    def __init__(self, column: Column, row: int) -> None:
+        super().__init__(column, row, "has no value")
+
+
+def _vectors(column: Column, values: Any, defaults: Mapping[str, Any], *, masks: bool) -> npt.NDArray[Any]:
+    """Return a column of vectors; where there is none, as if each of its values were not there."""
+    import pyarrow
+    from pyarrow import compute
+
+    flat = values.flatten()
+    if values.null_count:
+        first = values.offset * column.width
+        flat = values.values.slice(first, len(values) * column.width)
+        is_there = np.repeat(values.is_valid().to_numpy(zero_copy_only=False), column.width)
+        flat = compute.if_else(pyarrow.array(is_there), flat, pyarrow.scalar(None, flat.type))
+    try:
+        found = to_numpy(Column(name=column.name, kind=column.kind), flat, defaults, masks=masks)
+    except BadValueError as error:
+        error.row //= column.width
+        raise
+    return found.reshape(len(values), column.width)
 
 
 def _filled(column: Column, values: Any, defaults: Mapping[str, Any]) -> Any:
@@ -125,7 +163,7 @@ def _filled(column: Column, values: Any, defaults: Mapping[str, Any]) -> Any:
         return values  # NaN
     if column.kind == "string":
         return values.fill_null("" if not _is_binary(values) else b"")
-    raise MissingValueError(column.name, _first_null(values))
+    raise MissingValueError(column, _first_null(values))
 
 
 def _is_binary(values: Any) -> bool:

@@ -10,12 +10,13 @@ import numpy as np
 
 from edlz.core_ext import scanning
 from edlz.services.inputs.reading.arrow import MissingValueError, arrow_type
+from edlz.services.inputs.reading.columns import default_for
 from edlz.services.inputs.reading.lines import NO_QUOTE
 from edlz.services.inputs.reading.params import FLAG
 from edlz.services.inputs.reading.rows import Dialect, parse_rows
-from edlz.services.protocol.plan import Column
+from edlz.services.protocol.plan import Column, ColumnKind
 
-__all__ = ["TO_UTF8", "Wrong", "explain", "explain_count", "explain_missing"]
+__all__ = ["TO_UTF8", "Wrong", "explain", "explain_count", "explain_missing", "separator_in"]
 
 Wrong = tuple[int, str, str]
 """Where it is in the data, what it is, and what to do."""
@@ -43,11 +44,11 @@ def explain(
     for column in columns:
         row = _bad_value(texts.column(column.name), column, dialect)
         if row is not None:
-            shown = _shown(str(texts.column(column.name)[row]))
+            text = str(texts.column(column.name)[row])
             return (
                 starts[row],
-                f'column "{column.name}" has {shown}, which is no {column.kind}',
-                f'correct it; or read the column as another type: {FLAG}="types={column.name}:string"',
+                f'column "{column.name}" has {_shown(text)}, which is no {column.kind}',
+                f'correct it; or read the column as another type: {FLAG}="types={column.name}:{_kind_for(text)}"',
             )
     return 0, str(error), _COMPARE
 
@@ -55,11 +56,10 @@ def explain(
 def explain_missing(data: bytes, dialect: Dialect, error: MissingValueError) -> Wrong:
     """Return where a column of whole numbers has none."""
     starts, _ = _bounds(data, dialect)
-    return (
-        starts[error.row],
-        f'column "{error.column}" has no value',
-        f'{FLAG}="types={error.column}:float32" reads none as NaN; "defaults={error.column}:-1" as -1',
-    )
+    column, advice = error.column, default_for(error.column)
+    if column.kind != "bool":
+        advice = f'{FLAG}="types={column.name}:float32" reads none as NaN; "defaults={column.name}:-1" as -1'
+    return starts[error.row], f'column "{column.name}" has no value', advice
 
 
 def explain_count(data: bytes, dialect: Dialect, count: int, found: int) -> Wrong:
@@ -116,13 +116,21 @@ def _wrong_row(row: bytes, dialect: Dialect, names: Sequence[str]) -> Wrong | No
         )
     width = len(_cells(row, dialect))
     if width != len(names):
-        quoting = (
-            f'; a stray quote joins rows: {FLAG}="quote=none" reads quotes as they are'
-            if dialect.quote
-            else ""
-        )
-        return 0, f"{width} columns, and {len(names)} are expected", f"correct the row{quoting}"
+        few = f"{width} column{'s' * (width != 1)}, and {len(names)} {'are' if len(names) != 1 else 'is'} expected"
+        other = separator_in(names)
+        if other:
+            return 0, few, f'say what stands between values: {FLAG}="sep={other}"'
+        quoting = f'; a stray quote joins rows: {FLAG}="quote=none" reads quotes as they are'
+        return 0, few, f"correct the row{quoting if dialect.quote else ''}"
     return None
+
+
+def separator_in(names: Sequence[str]) -> str:
+    """Return what else seems to stand between values, as `sep=` has it, if a file has one column by its name alone."""
+    if len(names) != 1:
+        return ""
+    found = max("\t;|,", key=names[0].count)
+    return {"\t": "tab"}.get(found, found) if found in names[0] else ""
 
 
 def _cells(row: bytes, dialect: Dialect) -> list[bytes]:
@@ -149,6 +157,14 @@ def _bad_value(texts: Any, column: Column, dialect: Dialect) -> int | None:
         if text not in dialect.nulls and not _is_value(text, column):
             return row
     return None
+
+
+def _kind_for(text: str) -> ColumnKind:
+    """Return a kind that a value is one of which is none of its column's."""
+    try:
+        return "float32" if float(text) % 1 else "string"
+    except ValueError:
+        return "string"
 
 
 def _is_value(text: str, column: Column) -> bool:

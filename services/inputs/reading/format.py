@@ -7,6 +7,7 @@ plan alone; a file that is not what it was when the job was planned is refused b
 A new format is one module in `formats/` with an object FORMAT.
 """
 
+import errno
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -118,6 +119,7 @@ class Request:
     columns : the columns of the job's training data, if these records are for the same model
     tell : called with a sentence about what a user may not expect
     is_quick : it must take no longer than a second or so: large files need not be counted
+    leaves_out : columns of types that are not read are left out, and that is told; else they are errors
     """
 
     files: Sequence[str]
@@ -125,6 +127,7 @@ class Request:
     columns: tuple[Column, ...] = ()
     tell: Callable[[str], None] = field(default=lambda text: None)
     is_quick: bool = False
+    leaves_out: bool = False
 
 
 def changed(name: str, facts: FileFacts, found_bytes: int | None = None) -> DataError:
@@ -138,4 +141,8 @@ def changed(name: str, facts: FileFacts, found_bytes: int | None = None) -> Data
 
 def unreadable(name: str, error: OSError) -> DataError:
     """Return the error for a file that the system does not give."""
-    return DataError(f"{name} cannot be read: {error.strerror or error}")
+    advice = {
+        errno.EACCES: f"whoever runs edlz needs the right to read it, workers too: chmod a+rX {name}",
+        errno.ENOENT: "the file was there before: put it back, or start a new job",
+    }
+    return DataError(f"{name} cannot be read: {error.strerror or error}", advice.get(error.errno or 0, ""))

@@ -62,6 +62,18 @@ class Params:
             return list(value)
         raise self._wrong(name, "names with commas between them")
 
+    def columns(self) -> list[str] | None:
+        """Return the names of the columns to read, each once; None if it is not said which."""
+        found = self.texts("columns")
+        if found is None:
+            return None
+        twice = next((name for name in found if found.count(name) > 1), None)
+        if twice is not None:
+            raise self.wrong("columns", f'names "{twice}" twice', "name each column once")
+        if not found:
+            raise self.wrong("columns", "names no column", "without it all columns are read")
+        return found
+
     def mapping(self, name: str) -> dict[str, Any]:
         """Return values by column: a literal dict, or `column:value` with commas between them."""
         value = self.values.get(name, {})

@@ -11,6 +11,7 @@ from pyarrow import parquet
 from edlz.services.errors import ConfigError, DataError
 from edlz.services.inputs.data import RecordSource
 from edlz.services.inputs.listing import list_data
+from edlz.services.inputs.reading.records import Columns
 from edlz.services.inputs.reading.spans import SpanIndex
 from edlz.services.protocol.plan import TaskRange
 from tests.tfrecords import tfrecord
@@ -60,6 +61,13 @@ BAD = {
         HEAD + b"1,n\n" + ROWS,
         "a.csv, line 2: 2 columns, and 3 are expected",
         "correct",
+    ),
+    "one column": ("a.csv", HEAD + b" \n" + ROWS, "a.csv, line 2: 1 column, and 3 are expected", "correct"),
+    "a number that is not whole": (
+        "a.csv",
+        HEAD + ROWS + b"9.5,n,1\n",
+        'a.csv, line 11: column "id" has "9.5", which is no int64',
+        "types=id:float32",
     ),
     "no number": (
         "a.csv",
@@ -157,8 +165,8 @@ BAD = {
     "an empty Parquet": (
         "a.parquet",
         b"",
-        "a.parquet is not Parquet: it begins with nothing",
-        "reader_type=",
+        r"a.parquet is empty \(0 bytes at offset 0\)",
+        "write it again",
     ),
 }
 
@@ -228,6 +236,16 @@ def test_files_of_several_kinds_or_columns() -> None:
         read_all("data")
 
 
+def test_commas_in_one_file_and_tabs_in_another() -> None:
+    Path("data").mkdir()
+    Path("data/a.csv").write_bytes(HEAD + ROWS)
+    Path("data/b.tsv").write_bytes((HEAD + ROWS).replace(b",", b"\t"))
+    assert [shard.count for shard in list_data("data").shards] == [9, 9]
+    read_all("data")
+    Path("data/a.csv").write_bytes(b"")
+    assert len(list_data("data").source.columns) == 3
+
+
 @pytest.mark.parametrize("params", ["types=x:float", "sep=ab", "header=perhaps", "quote=\n", "types=5"])
 def test_parameters_that_cannot_be(params: str) -> None:
     Path("a.csv").write_bytes(HEAD + ROWS)
@@ -243,3 +261,89 @@ def test_without_pyarrow_the_extra_is_named(name: str, monkeypatch: pytest.Monke
         read_all(name)
     assert "pip install 'edlz[data]'" in error.value.help
     read_all(name, "reader_type=Text")
+
+
+def test_parquet_columns_in_another_order_and_among_others() -> None:
+    Path("data").mkdir()
+    Path("data/a.parquet").write_bytes(parquet_file(id=[1, 2], x=[1.0, 2.0]))
+    Path("data/b.parquet").write_bytes(parquet_file(x=[3.0], more=["m"], id=[3]))
+    listed = list_data("data")
+    assert [column.name for column in listed.source.columns] == ["id", "x"]
+    read = RecordSource(listed.source).read(TaskRange(name="data/b.parquet", first=0, count=1))
+    assert isinstance(read, Columns)
+    assert read.rows() == [{"id": 3, "x": 3.0}]
+    Path("data/c.parquet").write_bytes(parquet_file(id=[1.5], x=[1.0]))
+    with pytest.raises(
+        DataError, match=r'c\.parquet: column "id" is float64, and int64 in data/a\.parquet'
+    ) as error:
+        read_all("data")
+    assert 'leave it out: --data_reader_params="columns=x"' in error.value.help
+    Path("data/c.parquet").write_bytes(parquet_file(id=[1]))
+    with pytest.raises(DataError, match=r'c\.parquet: there is no column "x"'):
+        read_all("data")
+
+
+def test_two_parquet_columns_of_one_name() -> None:
+    table = pyarrow.Table.from_arrays([pyarrow.array([i]) for i in range(3)], names=["a", "b", "a"])
+    parquet.write_table(table, "a.parquet")
+    with pytest.raises(DataError, match=r'a\.parquet: two columns are called "a"') as error:
+        read_all("a.parquet")
+    assert '"columns=b"' in error.value.help
+    read_all("a.parquet", "columns=b")
+
+
+def test_parquet_values_that_int64_does_not_hold() -> None:
+    large = pyarrow.array([1, 2**63 - 1, 2**63, 2**64 - 1], pyarrow.uint64())
+    Path("a.parquet").write_bytes(parquet_file(id=large))
+    with pytest.raises(
+        DataError, match=r'a\.parquet, row 2: column "id" has 9223372036854775808, which is no int64'
+    ):
+        read_all("a.parquet")
+    Path("a.parquet").write_bytes(parquet_file(id=large.slice(0, 2)))
+    read_all("a.parquet")
+
+
+def test_vectors_with_gaps() -> None:
+    pairs = pyarrow.array([[1, 2], [3, None], None, [7, 8]], pyarrow.list_(pyarrow.int64(), 2))
+    Path("a.parquet").write_bytes(parquet_file(v=pairs))
+    with pytest.raises(DataError, match=r'a\.parquet, row 1: column "v" has no value') as error:
+        read_all("a.parquet")
+    assert error.value.help == '--data_reader_params="defaults=v:-1" reads none as -1'
+    listed = list_data("a.parquet", params="defaults=v:-1")
+    read = RecordSource(listed.source).read(TaskRange(name="a.parquet", first=1, count=3))
+    assert isinstance(read, Columns)
+    assert read.values["v"].tolist() == [[3, -1], [-1, -1], [7, 8]]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_defaults_that_cannot_be_are_found_before_anything_runs(name: str) -> None:
+    Path(name).write_bytes(HEAD + ROWS if name == "a.csv" else parquet_file(id=[1], name=["n"]))
+    with pytest.raises(ConfigError, match="'one' for id, which is no int64"):
+        list_data(name, params="defaults=id:one")
+    with pytest.raises(DataError, match='there is no column "ids"'):
+        list_data(name, params="defaults=ids:1")
+    for columns, told in (("id,id", 'names "id" twice'), ("", "names no column")):
+        with pytest.raises(ConfigError, match=told):
+            list_data(name, params=f"columns={columns}")
+
+
+def test_a_truth_value_that_is_not_there_has_help_that_works() -> None:
+    Path("a.csv").write_bytes(b"ok,x\ntrue,1\n,2\n")
+    with pytest.raises(DataError, match=r'a\.csv, line 3: column "ok" has no value') as error:
+        read_all("a.csv")
+    assert error.value.help == '--data_reader_params="defaults=ok:no" reads none as no'
+    read_all("a.csv", "defaults=ok:no")
+
+
+@pytest.mark.parametrize(("sep", "named"), [("\t", "tab"), (";", ";"), ("|", "|")])
+def test_another_separator_is_named(sep: str, named: str) -> None:
+    Path("a.csv").write_text(f"id{sep}x\n1{sep}2\n")
+    told: list[str] = []
+    list_data("a.csv", tell=told.append)
+    (text,) = told
+    assert text.startswith("a.csv has one column, ")
+    assert text.endswith(f'if it has more: --data_reader_params="sep={named}"')
+    Path("a.csv").write_text(f"id{sep}x\n1{sep}2,5\n")
+    with pytest.raises(DataError, match=r"a\.csv, line 2: 2 columns, and 1 is expected") as error:
+        read_all("a.csv")
+    assert f'"sep={named}"' in error.value.help

@@ -2,6 +2,8 @@
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,7 @@ from edlz.services.protocol.plan import Shard, TaskRange
 
 def write(path: Path, count: int) -> list[bytes]:
     records = [f"{path.name}:{i}".encode() for i in range(count)]
+    path.parent.mkdir(exist_ok=True)
     with Writer(path) as writer:
         for record in records:
             writer.write(record)
@@ -48,6 +51,57 @@ def test_what_is_no_file_is_refused_and_never_left_out(tmp_path, make, message):
     with pytest.raises(DataError, match=f"^{tmp_path}/part-1 {message}$") as error:
         list_shards(str(tmp_path))
     assert "all of training_data is read" in error.value.help
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda path: path.symlink_to("/nowhere/part-9"),
+            "is a link to /nowhere/part-9, which does not exist",
+        ),
+        (os.mkfifo, "is no regular file"),
+    ],
+)
+def test_what_is_no_file_is_refused_if_it_is_named_itself(tmp_path, make, message):
+    make(tmp_path / "part-1")
+    with pytest.raises(DataError, match=f"^{tmp_path}/part-1 {message}$") as error:
+        list_shards(f"{tmp_path}/part-1")
+    assert error.value.help.startswith("name a file, a directory, or a pattern")
+
+
+@pytest.mark.parametrize("given", ["", " ", ",", " , ,"])
+def test_nothing_is_no_path(given):
+    with pytest.raises(ConfigError, match=f'^training_data "{given}" names no path$'):
+        list_shards(given)
+
+
+def test_a_path_that_the_system_refuses_is_named(tmp_path):
+    name = "x" * 300
+    with pytest.raises(DataError, match=f"{name} cannot be read: File name too long"):
+        list_shards(f"{tmp_path}/{name}")
+
+
+@pytest.mark.parametrize("given", ["", "/a", "/*.csv", "/none,x"])
+def test_what_may_not_be_looked_at_names_the_right_that_is_missing(tmp_path, given):
+    write(tmp_path / "closed" / "a", 3)
+    with _without_rights(tmp_path / "closed"), pytest.raises(DataError, match=r"Permission denied$") as error:
+        list_shards(f"{tmp_path}/closed{given}")
+    assert "chmod a+rX" in error.value.help
+
+
+@contextmanager
+def _without_rights(folder: Path) -> Iterator[None]:
+    """Take away the right to look into a folder, from the superuser too."""
+    folder.chmod(0)
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+        folder.chmod(0o700)
 
 
 def test_folders_and_copies_of_editors_are_left_out_and_that_is_told(tmp_path):
@@ -141,8 +195,9 @@ def test_a_file_that_became_shorter_is_named_with_the_records(tmp_path):
 
 
 def test_a_file_that_went_away_is_named_with_the_records(tmp_path):
-    with pytest.raises(DataError, match=r"/gone cannot be read: No such file.*records 0 to 3"):
+    with pytest.raises(DataError, match=r"/gone cannot be read: No such file.*records 0 to 3") as error:
         RecordSource().read(TaskRange(name=str(tmp_path / "gone"), first=0, count=4))
+    assert "put it back, or start a new job" in error.value.help
 
 
 def test_a_damaged_file_is_named_with_the_records(tmp_path):
