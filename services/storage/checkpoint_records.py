@@ -27,6 +27,7 @@ __all__ = [
     "is_listed",
     "manifest_data",
     "part_head",
+    "partitions_of",
     "read_manifest",
     "version_folder",
     "version_of",
@@ -37,7 +38,7 @@ MANIFEST_FORMAT = 1
 PART_HEAD = re.compile(r"part-([0-9]+)-of-([0-9]+)\.json")
 
 _VERSION = re.compile(r"version-(0|[1-9][0-9]*)")
-_PART = r"part-[0-9]+-of-[0-9]+\.(?:safetensors|json)"
+_PART = r"part-[0-9]+-of-([0-9]+)\.(?:safetensors|json)"
 _FILE = re.compile(rf"{_PART}|manifest\.json|\.(?:{_PART}|manifest\.json)\.[0-9A-Za-z_-]+\.tmp")
 
 
@@ -108,6 +109,13 @@ def part_head(folder: Path, partition: int, partitions: int) -> Path:
 def is_checkpoint_file(name: str) -> bool:
     """Whether a file of this name in a version's folder is ours, finished or temporary."""
     return _FILE.fullmatch(name) is not None
+
+
+def partitions_of(name: str) -> int | None:
+    """Return how many parts there are, as the name of one's file says, finished or temporary; None of any other name."""
+    found = _FILE.fullmatch(name)
+    count = None if found is None else found[1] or found[2]
+    return None if count is None else int(count)
 
 
 def manifest_data(manifest: Manifest) -> bytes:

@@ -178,6 +178,11 @@ def _write_files(
         os.replace(temporary[0], body_of(head))
         os.replace(temporary[1], head)
         fsync_path(folder)
+    except FileNotFoundError:  # whoever has finished the version since took it for a leftover
+        now = _manifest(folder)
+        if now is None or now.run != run:
+            raise
+        return _finished_part(now, folder, state, number)
     finally:
         for path in temporary:
             path.unlink(missing_ok=True)

@@ -1,11 +1,16 @@
 """Removing checkpoints that are no longer kept: only files known by name, and a folder only when empty."""
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from edlz.services.process.descriptors import spared
-from edlz.services.storage.checkpoint_records import MANIFEST, is_checkpoint_file, version_folder
+from edlz.services.storage.checkpoint_records import (
+    MANIFEST,
+    is_checkpoint_file,
+    partitions_of,
+    version_folder,
+)
 from edlz.services.storage.durable import fsync_path
 from edlz.services.storage.versions import VersionInfo, list_versions, look_at
 
@@ -52,7 +57,7 @@ def prune(
     removed = [info for info in (*beyond, *abandoned) if info.version not in needed]
     for info in removed:
         _remove(info)
-    _remove_leftovers(version_folder(checkpoint_dir, finished))
+    _remove_leftovers(version_folder(checkpoint_dir, finished), versions)
     return tuple(info.version for info in removed)
 
 
@@ -102,8 +107,14 @@ def _remove(info: VersionInfo) -> None:
 
 
 @spared
-def _remove_leftovers(folder: Path) -> None:
-    """A finished version needs no temporary file: a killed process has left it."""
+def _remove_leftovers(folder: Path, versions: Sequence[VersionInfo]) -> None:
+    """A finished version needs no temporary file of its own parts: a killed process has left it.
+
+    Those of another number of parts may be written now, by the members of a group that has changed.
+    """
+    [manifest] = [info.manifest for info in versions if info.folder == folder] or [None]
+    parts = None if manifest is None else manifest.partitions
     for path in folder.iterdir():
-        if path.name.endswith(".tmp") and is_checkpoint_file(path.name) and not path.is_dir():
+        is_temporary = path.name.endswith(".tmp") and is_checkpoint_file(path.name) and not path.is_dir()
+        if is_temporary and partitions_of(path.name) in (None, parts):
             path.unlink(missing_ok=True)

@@ -248,6 +248,44 @@ def test_a_part_whose_version_was_finished_meanwhile_comes_too_late(
     assert not list(tmp_path.rglob("*.tmp"))
 
 
+def test_a_part_of_others_stays_while_the_version_is_finished_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member alone has sealed the job's last state, and the two that it is now write theirs."""
+    real = checkpoint_writing.write_state
+
+    def stall(state: State, body: Path, head: Path) -> object:
+        monkeypatch.setattr(checkpoint_writing, "write_state", real)
+        written = real(state, body, head)
+        save(tmp_path)
+        prune(tmp_path, 1, finished=7)
+        return written
+
+    monkeypatch.setattr(checkpoint_writing, "write_state", stall)
+    parts = write_parts(tmp_path, make_cut(2))
+    finish_version(tmp_path, parts, 7)
+    assert verify(version_folder(tmp_path, 7)) == ()
+
+
+def test_a_part_that_was_taken_for_a_leftover_is_the_one_that_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same state is written a second time, by whoever has taken a member's place."""
+    real = os.replace
+
+    def stall(*places: Path) -> None:
+        monkeypatch.setattr(os, "replace", real)
+        save(tmp_path)
+        prune(tmp_path, 1, finished=7)
+        real(*places)
+
+    monkeypatch.setattr(os, "replace", stall)
+    [state] = make_cut(1)
+    part = write_part(tmp_path, state, version=7, number=7, run="r", tag="late")
+    assert verify(version_folder(tmp_path, 7)) == ()
+    assert [part] == write_parts(tmp_path, make_cut(1))
+
+
 def test_a_part_that_slips_in_later_makes_the_version_damaged(tmp_path: Path) -> None:
     folder = save(tmp_path)
     other = save(tmp_path / "elsewhere", seed=1)
