@@ -46,6 +46,22 @@ def test_members_of_a_group(undisturbed: str, tmp_path: Path, small_mnist: Path)
     assert run(tmp_path, small_mnist, 2, 0, flags) == undisturbed
 
 
+@pytest.mark.slow
+def test_four_slots_on_up_to_four_members_or_three_partitions(
+    tmp_path_factory: pytest.TempPathFactory, small_mnist: Path
+) -> None:
+    flags = tuple(flag.replace("wait=2", "wait=4") for flag in FLAGS)
+    members = (*flags, "--distribution_strategy=AllreduceStrategy")
+    cells = [(workers, 0, members) for workers in (1, 2, 3, 4)]
+    cells += [(2, partitions, flags) for partitions in (1, 2, 3)]
+    digests = {
+        (workers, partitions): run(tmp_path_factory.mktemp("slots"), small_mnist, workers, partitions, cell)
+        for workers, partitions, cell in cells
+    }
+    assert len(digests) == 7
+    assert len(set(digests.values())) == 1, digests
+
+
 def test_embedding_tables(tmp_path_factory: pytest.TempPathFactory, small_mnist: Path) -> None:
     digests = {
         (workers, partitions): run(
