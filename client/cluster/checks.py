@@ -40,6 +40,7 @@ LIMIT_S = 5.0
 DAEMON_S = 2.0  # for what the Docker daemon of this machine knows of the image
 
 _ADVICE = ("room", "image", "admission")  # a large cluster has too many pods to be listed in time
+_MOUNT = "mount one: --volume=claim_name=…,mount_path=/ckpt --job_dir=/ckpt/…"
 _OF_NAMESPACE = (
     "permissions",
     "master may",
@@ -335,8 +336,9 @@ def _checkpoints(config: JobConfig) -> Sequence[Check]:
     volumes = parse_volumes(config.volume)
     if volumes.holds(config.job_dir or JOB_DIR):
         return [Check("ok", "files", f"{config.job_dir}: the job can be resumed")]
+    of_members = [_snapshots(config)] if config.is_allreduce else []
     if config.checkpoint_dir and volumes.holds(config.checkpoint_dir):
-        return [Check("ok", "checkpoints", f"{config.checkpoint_dir} lies on a volume")]
+        return [Check("ok", "checkpoints", f"{config.checkpoint_dir} lies on a volume"), *of_members]
     if config.checkpoint_dir or config.checkpoint_steps:
         what = (
             f'checkpoint_dir "{config.checkpoint_dir}" lies' if config.checkpoint_dir else "checkpoints lie"
@@ -345,14 +347,18 @@ def _checkpoints(config: JobConfig) -> Sequence[Check]:
         is_lost = is_in_master or not config.checkpoint_steps
         text = f"{what} on no volume: {'lost with the pod' if is_lost else 'none is saved'}"
     elif config.is_allreduce:
-        text = "the job's files lie on no volume: without any worker left, training begins anew"
+        return of_members
     else:
         text = "the job's files lie on no volume: lost with the master's pod"
-    return [
-        Check(
-            "warn", "checkpoints", text, "mount one: --volume=claim_name=…,mount_path=/ckpt --job_dir=/ckpt/…"
-        )
-    ]
+    return [Check("warn", "checkpoints", text, _MOUNT), *of_members]
+
+
+def _snapshots(config: JobConfig) -> Check:
+    """Say what a job whose members share no folder goes on from when all of them are lost."""
+    is_saved = config.checkpoint_steps and parse_volumes(config.volume).holds(config.checkpoint_dir)
+    then = "training goes back to its newest checkpoint" if is_saved else "training begins anew"
+    text = f"the job's files lie on no volume: without any worker left, {then}"
+    return Check("warn", "files", text, _MOUNT)
 
 
 def _export(config: JobConfig) -> Sequence[Check]:

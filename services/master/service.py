@@ -143,6 +143,8 @@ class MasterService(Shell[Input, Instruction]):
         super().__init__(stop)
         self._config, self._journal, self._folder = config, journal, folder
         state, replicas = journal.state(), ReplicaFiles(job)
+        if config.is_allreduce and not config.private_job_dir:
+            replicas.mark()
         self._core = _core_of(job, config, state, replicas)
         self._checkpoints = CheckpointFolder(config, self._core)
         self._states = GroupStates(replicas, self._core)

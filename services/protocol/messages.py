@@ -517,6 +517,7 @@ class WorkerStatus(Message, frozen=True, kw_only=True, tag=20):
     barred: tuple[int, ...] = ()  # of the tasks in hand, those that wait for their barrier
     member: MemberStatus | None = None  # of an all-reduce job, as soon as the model is built
     member_endpoint: str = ""  # where other members reach it
+    sees_job_dir: bool = True  # a member: what it writes to go on from is where the master looks for it
 
 
 class PartitionAddress(Record, frozen=True, kw_only=True):

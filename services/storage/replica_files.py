@@ -11,12 +11,13 @@ from pathlib import Path
 import msgspec
 
 from edlz.services.configuration.job_config import JobConfig
-from edlz.services.errors import DataError
+from edlz.services.errors import ConfigError, DataError
 from edlz.services.protocol.groups import DurableState, number_of
 from edlz.services.protocol.messages import Job, PartInfo, SnapshotName
 from edlz.services.storage.checkpoint_reading import read_partition
 from edlz.services.storage.checkpoint_records import Manifest, read_manifest, version_folder
 from edlz.services.storage.checkpoint_writing import Finished, write_manifest, write_part
+from edlz.services.storage.durable import make_folder
 from edlz.services.storage.pruning import prune
 from edlz.services.storage.sealed import replicas_folder
 from edlz.services.storage.state import State
@@ -25,6 +26,7 @@ from edlz.services.storage.versions import list_versions
 __all__ = ["ReplicaFiles"]
 
 KEPT = 2  # versions to go on from, if one cannot be read
+MARK = ".master"  # of the folder of states to go on from: members that find it see the master's own
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +43,28 @@ class ReplicaFiles:
         config = JobConfig.from_record(job.config)
         self._job, self._checkpoints = job, config.checkpoint_directory
         self._replicas = replicas_folder(config.job_directory, job.run)
+
+    def mark(self) -> None:
+        """As the master, before any member is told of the job: let them see whether they have the same folder.
+
+        Raises
+        ------
+        ConfigError
+            If nothing can be written there.
+        """
+        place = self._replicas / MARK
+        try:
+            if not place.exists():  # else an earlier master has left it
+                make_folder(self._replicas)
+                place.touch()
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise ConfigError(f"cannot use {self._replicas}: {reason}", "set --job_dir elsewhere") from error
+
+    @property
+    def are_marked(self) -> bool:
+        """Whether the master's mark is to be seen here: a member may have made such a folder of its own."""
+        return (self._replicas / MARK).exists()
 
     def write(self, state: State, tag: str, *, is_checkpoint: bool) -> PartInfo | None:
         """Make a member's part durable; None if another version has its place.

@@ -98,6 +98,8 @@ class Computing:
     ----------
     endpoint : str
         Where other members ask this one, in an all-reduce job.
+    sees_job_dir : bool
+        Whether this member sees the master's folder of the job.
     """
 
     def __init__(
@@ -122,7 +124,7 @@ class Computing:
         self._batch_calls: BatchCalls | None = None
         self._tasks: TaskComputing | None = None
         self._base: Store | None = None  # of a member, on its way to the core
-        self.endpoint = ""
+        self.endpoint, self.sees_job_dir = "", True
 
     async def close(self) -> None:
         """Let go of files and threads; also if that is broken off, or the process would not end."""
@@ -198,7 +200,8 @@ class Computing:
         base, self._base = self._base, None
         computes_ahead = self._batch_calls is None
         about = (bool(built.tables), built.callbacks, built.stops_on_nan, computes_ahead)
-        self._tell(ModelBuilt(*about, base=base, endpoint=self.endpoint))
+        sees_job_dir = self.sees_job_dir
+        self._tell(ModelBuilt(*about, base=base, endpoint=self.endpoint, sees_job_dir=sees_job_dir))
 
     def _on_refused(self, error: BaseException) -> None:
         """The model cannot be built, or does not stand its check."""

@@ -62,6 +62,8 @@ class Membership:
     ----------
     endpoint : str
         Where other members ask this one.
+    sees_job_dir : bool
+        Whether the job's folder here is the one that the master has.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class Membership:
         self.endpoint = config.reachable_at(self._lines.endpoint)
         _warn_if_elsewhere(self.endpoint, config.master_endpoint)
         self._files = ReplicaFiles(job)
+        self.sees_job_dir = self._files.are_marked
         self._tag = f"worker-{config.worker_id}-{secrets.token_hex(4)}"
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="disk")
         self._aside = ThreadPoolExecutor(

@@ -176,6 +176,7 @@ class WorkerService(Shell[Input, Instruction]):
             about = (self._config, instruction.job, self._security, self._computing)
             self._membership = Membership(*about, lambda event: self.feed(OfGroup(event)), self.fail)
             self._computing.endpoint = self._membership.endpoint
+            self._computing.sees_job_dir = self._membership.sees_job_dir
             self._meter.traffic = lambda: self._member.traffic
         self._computing.build(instruction)
 

@@ -194,4 +194,27 @@ def test_where_no_folder_is_shared_nothing_is_written_but_what_is_exported(
     assert (out / "model" / "1" / "saved_model.pb").is_file()
     assert [info.version for info in list_versions(out / "checkpoints")] == [status.version]
     assert not (folder / "replicas").exists()
-    assert "WARNING" not in job.log("master")
+    assert [line for line in job.log("master").splitlines() if "WARNING" in line and "share no folder" not in line] == []
+    assert job.log("master").count("the workers share no folder, so nothing is kept to go on from") == 1
+
+
+def test_members_that_do_not_see_the_masters_folder_are_told_of_when_they_begin(
+    tmp_path: Path, small_mnist: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on two machines: the same path is another folder there."""
+    flags = (*FLAGS, f"--training_data={small_mnist}/train", ALLREDUCE[0], "--recovery_snapshot_secs=0.1")
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder in (here, there):
+        (folder / "job").mkdir(parents=True)
+    monkeypatch.chdir(here)
+    with HandJob(Path("job"), *flags, partitions=0) as job:
+        job.start_master()
+        monkeypatch.chdir(there)
+        for index in range(2):
+            job.start_worker(index)
+        monkeypatch.chdir(here)
+        job.wait_for_log("master", "the model is on")
+        told = job.log("master")
+        assert told.count("does not see the master's folder of the job") == 1
+        assert told.index("does not see") < told.index("the model is on")
+        assert job.finish().digest

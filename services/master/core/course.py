@@ -184,6 +184,10 @@ class Course:
         """The model is exported: that may have been the last thing to do."""
         return [] if self._verdict.is_over else [*self._completion.conclude()]
 
+    def on_no_snapshots(self) -> None:
+        """Nothing that members write to go on from will be found."""
+        self._stopping.keeps_snapshots = False
+
     def on_new_life(self) -> None:
         """A partition has begun a life: what was read of the one before counts no more."""
         self._completion.on_new_life()

@@ -1,13 +1,16 @@
 """The core that joins an all-reduce job's group with the rest of its master: what the one means for the other."""
 
+import logging
 from collections.abc import Collection
 
 import msgspec
 
+from edlz.services.configuration.job_settings import JobSettings
 from edlz.services.master.core.checkpoints import Checkpoints
 from edlz.services.master.core.course import Course
 from edlz.services.master.core.group import Group
 from edlz.services.master.core.groups import events
+from edlz.services.master.core.groups.shared_folder import private_text, unseen_text
 from edlz.services.master.core.job_processes import JobProcesses
 from edlz.services.master.core.processes.eras import Eras
 from edlz.services.master.core.processes.partitions import Partitions
@@ -56,7 +59,8 @@ class GroupCourse:
         cores: tuple[Partitions, Eras, Checkpoints, Work, Verdict, JobProcesses],
         course: Course,
     ) -> None:
-        self._plan, self._course = job.plan, course
+        self._plan, self._course, self._term = job.plan, course, term
+        self._settings, self._is_unseen = JobSettings.of(job.config), False
         self._partitions, self._eras, self._checkpoints, self._work, self._verdict, self._processes = cores
         self._group = Group(job.plan, term, durable, hang_s)
         self._version = 0  # of the newest status
@@ -81,6 +85,11 @@ class GroupCourse:
 
     # -- inputs
 
+    def begin(self) -> list[Announce]:
+        """The master begins: say, once in a job, that it will have nothing to go on from."""
+        is_told = self._term == 1 and self._settings.private_job_dir
+        return [Announce("group", private_text(self._settings), logging.WARNING)] if is_told else []
+
     def check(self, status: WorkerStatus) -> None:
         """Raise RemoteProtocolError if no worker of this job says such a thing of its replica; nothing has changed."""
         if status.member is not None:
@@ -88,7 +97,21 @@ class GroupCourse:
 
     def hear(self, status: WorkerStatus, now: float, *, is_spare: bool) -> list[Instruction]:
         """Take in what a worker says of its replica, if it is built; a spare is a member when it is called."""
-        return [] if status.member is None else self._group.hear(status, now, is_spare=is_spare)
+        if status.member is None:
+            return []
+        return [*self._see(status), *self._group.hear(status, now, is_spare=is_spare)]
+
+    def _see(self, status: WorkerStatus) -> list[Announce]:
+        """Say, once, that a member does not see the master's folder of the job."""
+        if status.sees_job_dir or self._is_unseen or self._settings.private_job_dir:
+            return []
+        self._is_unseen = True
+        self._course.on_no_snapshots()
+        assert status.incarnation is not None
+        member = Member(
+            incarnation=status.incarnation, worker=status.worker, endpoint=status.member_endpoint
+        )
+        return [Announce("group", unseen_text(member, self._settings), logging.WARNING)]
 
     def admitted(self, status: WorkerStatus) -> WorkerStatus:
         """Return what a worker says, without the wish to evaluate if its group is none any more.

@@ -233,7 +233,8 @@ class MasterCore:
     def _start(self) -> list[Instruction]:
         """The first instructions: the term is durable before anything is said under it."""
         out: list[Instruction] = [Journal({"term": self.term, "saved": -1, **self._vain_terms.fields})]
-        out += [] if self.verdict.is_complete else self.work.barriers.begin()
+        if not self.verdict.is_complete:
+            out += [*self.work.barriers.begin(), *([] if self._group is None else self._group.begin())]
         failure = self._refusal or self._vain_terms.failure
         return out if failure is None else [*out, *self.verdict.fail(failure)]
 

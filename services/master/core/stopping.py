@@ -26,6 +26,9 @@ class Stopping:
         Told when the job is stopped.
     can_checkpoint : bool
         Whether whoever writes parts of a checkpoint and the master see the same folder of them.
+
+    Attributes
+    ----------
     keeps_snapshots : bool
         Whether recovery snapshots are there when the job's processes have gone.
     """
@@ -39,7 +42,7 @@ class Stopping:
         keeps_snapshots: bool = True,
     ) -> None:
         self._checkpoints, self._verdict = checkpoints, verdict
-        self._can_checkpoint, self._keeps_snapshots = can_checkpoint, keeps_snapshots
+        self._can_checkpoint, self.keeps_snapshots = can_checkpoint, keeps_snapshots
         self._until_s: float | None = None  # somebody has asked for it, and waits until then
         self._version = 0  # what the checkpoint has to have at least; 0 while none is asked for
         self._heard: tuple[int, ...] = ()  # the partitions' words when it began
@@ -87,7 +90,7 @@ class Stopping:
             return [Journal({"saved": newest}), Announce("job", text)]
         if self._has_not_begun:
             return [Announce("job", "stopped; nothing was trained yet.")]
-        if not self._keeps_snapshots:
+        if not self.keeps_snapshots:
             return [Announce("job", "stopped; nothing remains: its processes share no folder.")]
         return [Announce("job", "stopped; the recovery snapshots remain.")]
 

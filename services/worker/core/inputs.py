@@ -87,6 +87,7 @@ class ModelBuilt(msgspec.Struct, frozen=True):
     computes_ahead: bool = True
     base: Store | None = None  # of a member of an all-reduce group: the state that the job begins with,
     endpoint: str = ""  # and where other members ask this one
+    sees_job_dir: bool = True  # and whether it sees the master's folder of the job
 
 
 class OfGroup(msgspec.Struct, frozen=True):

@@ -106,7 +106,7 @@ class WorkerCore:
         self._computes_ahead = False
         self._losses = NonFiniteLosses()
         self._member: MemberTraining | None = None  # the same as `_training`, in an all-reduce job
-        self._endpoint = ""  # where other members ask this one
+        self._endpoint, self._sees_job_dir = "", True  # where other members ask this one; what it sees
         self._partitions = PartitionDirectory()
         self._evaluations = Evaluations(self._partitions, self._ask)
         self._address_list: Identity = NO_IDENTITY  # the master's list that they were learnt from
@@ -255,6 +255,7 @@ class WorkerCore:
             barred=training.barred if training else (),
             member=None if self._member is None else self._member.replica.status(now),
             member_endpoint=self._endpoint,
+            sees_job_dir=self._sees_job_dir,
         )
 
     @property
@@ -367,7 +368,8 @@ class WorkerCore:
         about = (self.plan, self._partitions, requests, built.has_tables, self._status)
         self._evaluations.has_tables, self._evaluations.run = built.has_tables, self.job.run
         if built.base is not None:
-            return self._become_member(built.base, built.endpoint, requests, now)
+            self._endpoint, self._sees_job_dir = built.endpoint, built.sees_job_dir
+            return self._become_member(built.base, requests, now)
         if self.plan.is_sync:
             self._training = SynchronousTraining(*about)
         else:
@@ -378,14 +380,13 @@ class WorkerCore:
 
     # -- the group
 
-    def _become_member(self, base: Store, endpoint: str, requests: Requests, now: float) -> list[Instruction]:
+    def _become_member(self, base: Store, requests: Requests, now: float) -> list[Instruction]:
         """The model is built in an all-reduce job: this worker may be a member of its group."""
         assert self.incarnation is not None, "the model is built before the job is told"
         replica = replica_of(self.incarnation, self.plan, self.settings, self._callbacks)
         self._partitions.be_own(own_replica(self.incarnation))
         about = (self.plan, self._partitions, requests, self._status)
         self._training = self._member = MemberTraining(*about, replica)
-        self._endpoint = endpoint
         return self._member.feed(groups.Built(base), now)
 
     def _on_group(self, event: groups.Input, now: float) -> list[Instruction]:

@@ -1,6 +1,7 @@
 """The core that leads a group, as a part of its master: what workers say of their replicas."""
 
 import itertools
+import logging
 from collections.abc import Collection, Hashable
 from typing import Any
 
@@ -44,12 +45,16 @@ class Master:
     """The core of an all-reduce job's master, and one worker that has joined."""
 
     def __init__(
-        self, durable: Collection[DurableState] = (), desired: DesiredProcesses | None = None
+        self,
+        durable: Collection[DurableState] = (),
+        desired: DesiredProcesses | None = None,
+        term: int = 0,
+        **fields: Any,
     ) -> None:
-        config = builders.settings(distribution_strategy="AllreduceStrategy").to_record()
-        job = builders.job(builders.plan(4), config=config)
-        self.core = MasterCore(job, JournalState(), desired=desired, durable=durable)
-        self.core.feed(Start(), 0.0)
+        config = builders.settings(distribution_strategy="AllreduceStrategy", **fields).to_record()
+        job, journal = builders.job(builders.plan(4), config=config), JournalState(term=term)
+        self.core = MasterCore(job, journal, desired=desired, durable=durable)
+        self.began = self.core.feed(Start(), 0.0)
         self.seqs = itertools.count(1)
         self.life: Identity | None = None
         self.life = self.answer(self.say()).incarnation
@@ -307,3 +312,38 @@ def test_who_has_promised_hears_who_the_members_are_when_the_last_one_has() -> N
         group = told[who].group
         assert group is not None
         assert len(group.members) == 2
+
+
+def warnings(found: list[Instruction]) -> list[str]:
+    return [each.text for each in found if isinstance(each, Announce) and each.level == logging.WARNING]
+
+
+def test_a_member_that_does_not_see_the_masters_folder_is_told_of_once() -> None:
+    """What it writes to go on from nobody would find when all are lost, and then it is too late to say so."""
+    master = Master()
+    where = {"member": member(), "member_endpoint": "tcp://node2:2222"}
+    assert warnings(master.say(**where)) == []
+    [text] = warnings(master.say(**where, sees_job_dir=False))
+    assert text.startswith("worker-0 at node2 does not see the master's folder of the job")
+    assert "--job_dir" in text
+    assert "--private_job_dir" in text
+    assert warnings(master.say(**where, sees_job_dir=False)) == []
+
+
+def test_a_job_without_a_shared_folder_says_so_when_it_begins() -> None:
+    for about, then in (({}, "begins anew"), ({"checkpoint_dir": "c", "checkpoint_steps": 5}, "newest checkpoint")):
+        for term, count in ((0, 1), (1, 0)):
+            master = Master(private_job_dir=True, term=term, **about)
+            found = warnings(master.began)
+            assert [then in text and "--job_dir" in text for text in found] == [True] * count
+            assert warnings(master.say(member=member(term=term + 1), sees_job_dir=False)) == []
+
+
+def test_a_stop_that_saves_nothing_says_so_where_a_member_does_not_see_the_folder() -> None:
+    master = Master()
+    master.say(member=member(), sees_job_dir=False)
+    master.say(member=member(phase="promised", generation=(1, 1)))
+    master.say(member=member(phase="computing", generation=(1, 1), members=(master.life,), name=((1, 1), 3)))
+    master.core.feed(StopWanted(), 0.0)
+    told = [each.text for each in master.core.feed(Tick(), 60.0) if isinstance(each, Announce)]
+    assert "stopped; nothing remains: its processes share no folder." in told

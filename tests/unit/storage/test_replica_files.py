@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from edlz.services.configuration.job_config import JobConfig
-from edlz.services.errors import DataError
+from edlz.services.errors import ConfigError, DataError
 from edlz.services.storage.checkpoint_writing import Finished, write_manifest
 from edlz.services.storage.replica_files import ReplicaFiles
 from edlz.services.storage.state import State
@@ -61,3 +61,20 @@ def test_a_state_of_another_name_or_one_that_is_damaged_is_not_read(
     with pytest.raises(DataError, match="no state of v7"):
         files.load((ERA, 7))
     assert "cannot be read" in caplog.text
+
+
+def test_a_member_knows_the_masters_folder_by_its_mark(tmp_path: Path) -> None:
+    """One on another machine may have written its parts into a folder of the same name."""
+    files, _ = written(tmp_path / "there", is_checkpoint=False)
+    assert not files.are_marked
+    for _ in range(2):  # a master may be started again
+        files.mark()
+    assert files.are_marked
+    assert files.names() == {((ERA, 7), False)}
+
+
+def test_a_master_that_cannot_leave_its_mark_says_where(tmp_path: Path) -> None:
+    (tmp_path / "replicas").touch()
+    job = builders.job(config=JobConfig(job_name="j", job_dir=str(tmp_path)).to_record())
+    with pytest.raises(ConfigError, match="cannot use .*replicas"):
+        ReplicaFiles(job).mark()

@@ -315,6 +315,28 @@ def test_where_a_model_can_be_exported_to(
     assert bool(pods(cluster)) is is_fine
 
 
+@pytest.mark.parametrize(
+    ("flags", "then"),
+    [
+        ([], "training begins anew"),
+        (["--checkpoint_dir=/data/ckpt"], "training begins anew"),
+        (["--checkpoint_dir=/data/ckpt", "--checkpoint_steps=9"], "training goes back to its newest checkpoint"),
+        (["--checkpoint_steps=9"], "training begins anew"),
+        (["--job_dir=/data/jobs/x"], ""),
+    ],
+)
+def test_where_workers_alone_share_no_folder_it_says_what_that_means(
+    flags: list[str], then: str, cluster: PlayedCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_claim(cluster, "mnist")
+    volume = "--volume=claim_name=mnist,mount_path=/data"
+    assert main([*FLAGS, volume, "--distribution_strategy=AllreduceStrategy", *flags]) == 0
+    printed = capsys.readouterr().out
+    found = [line.split(maxsplit=2) for line in printed.splitlines() if "without any worker left" in line]
+    text = f"the job's files lie on no volume: without any worker left, {then}"
+    assert found == ([["warn", "files", text]] if then else [])
+
+
 def test_an_analysis_needs_no_model_and_its_output_on_a_volume(
     cluster: PlayedCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
