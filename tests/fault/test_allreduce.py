@@ -194,7 +194,9 @@ def test_where_no_folder_is_shared_nothing_is_written_but_what_is_exported(
     assert (out / "model" / "1" / "saved_model.pb").is_file()
     assert [info.version for info in list_versions(out / "checkpoints")] == [status.version]
     assert not (folder / "replicas").exists()
-    assert [line for line in job.log("master").splitlines() if "WARNING" in line and "share no folder" not in line] == []
+    assert [
+        line for line in job.log("master").splitlines() if "WARNING" in line and "share no folder" not in line
+    ] == []
     assert job.log("master").count("the workers share no folder, so nothing is kept to go on from") == 1
 
 

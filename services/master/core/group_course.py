@@ -108,9 +108,7 @@ class GroupCourse:
         self._is_unseen = True
         self._course.on_no_snapshots()
         assert status.incarnation is not None
-        member = Member(
-            incarnation=status.incarnation, worker=status.worker, endpoint=status.member_endpoint
-        )
+        member = Member(incarnation=status.incarnation, worker=status.worker, endpoint=status.member_endpoint)
         return [Announce("group", unseen_text(member, self._settings), logging.WARNING)]
 
     def admitted(self, status: WorkerStatus) -> WorkerStatus:

@@ -78,7 +78,8 @@ class Process:
     next_status_s: float = 0.0
     computing: int = 0  # the newest attempt
     heard: dict[int, int] = field(default_factory=dict)  # of a master: by worker, its newest status
-    damaged: Any = None  # the state in memory that was changed
+    damaged: Any = None  # the state in memory that was changed,
+    took_damage: bool = False  # or taken over so
     evicted: dict[int, bool] = field(
         default_factory=dict
     )  # of a master: workers, and whether another one may come
@@ -439,10 +440,12 @@ class GroupJob:
                     f"worker {process.number}: {count} of task {task}, and its mark is {marks[task]}"
                 )
         if core.store is process.damaged:
+            if self._has_majority and process.took_damage:
+                raise Violation(f"worker {process.number} trains on a damaged state that it took over")
             return
         seen = self._history.setdefault(core.name, _bits(state))
         if seen != _bits(state) and self.schedule.is_damaged:
-            process.damaged = core.store  # taken over from who is, before anybody knew
+            process.damaged, process.took_damage = core.store, True  # before anybody knew
         elif seen != _bits(state):
             raise Violation(f"two states have the name {core.name}")
 
@@ -639,6 +642,8 @@ class GroupJob:
         has_bits = self._is_exact or (self.schedule.is_function and not self.schedule.is_damaged)
         if has_bits and final_bytes([final]) != group_reference(self.schedule):
             raise Violation("the final parameters are not the same bits")
+        if self._has_majority and _bits(final) != self._history[name]:
+            raise Violation("the job ends with what a damaged member had")
 
     def _final(self, name: Any) -> State:
         """The state that a complete job has ended with."""

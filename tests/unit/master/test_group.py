@@ -331,7 +331,10 @@ def test_a_member_that_does_not_see_the_masters_folder_is_told_of_once() -> None
 
 
 def test_a_job_without_a_shared_folder_says_so_when_it_begins() -> None:
-    for about, then in (({}, "begins anew"), ({"checkpoint_dir": "c", "checkpoint_steps": 5}, "newest checkpoint")):
+    for about, then in (
+        ({}, "begins anew"),
+        ({"checkpoint_dir": "c", "checkpoint_steps": 5}, "newest checkpoint"),
+    ):
         for term, count in ((0, 1), (1, 0)):
             master = Master(private_job_dir=True, term=term, **about)
             found = warnings(master.began)

@@ -76,5 +76,5 @@ def test_a_member_knows_the_masters_folder_by_its_mark(tmp_path: Path) -> None:
 def test_a_master_that_cannot_leave_its_mark_says_where(tmp_path: Path) -> None:
     (tmp_path / "replicas").touch()
     job = builders.job(config=JobConfig(job_name="j", job_dir=str(tmp_path)).to_record())
-    with pytest.raises(ConfigError, match="cannot use .*replicas"):
+    with pytest.raises(ConfigError, match=r"cannot use .*replicas"):
         ReplicaFiles(job).mark()

@@ -328,18 +328,20 @@ class Rendezvous:
             return []
         names = sound or {who: self._statuses[who].name for who in candidates}
         best = max(names.values())
+        told = [self._warning_of(who) for who in damaged if who not in names or names[who] < best]
         self._enter(Stage.FORMED)
         self._joins.form(set(candidates).difference(self._formed_of), best[1])
         self._formed_of = candidates
         turn = self._bad.turn % len(candidates)
         self._group = (*candidates[turn:], *candidates[:turn])
         self._holders = tuple(who for who in names if names[who] == best)
-        told = [
-            Tell(damage_text(who, self._statuses[who], self._members), is_warning=True)
-            for who in damaged
-            if who not in self._holders
-        ]
         return [*told, *self._begin_history(best)]
+
+    def _warning_of(self, who: Identity) -> Tell:
+        """Return what is told of a member that is damaged, before another group is formed."""
+        status = self._statuses[who]
+        has_taken_over = status.name == self._source and bool(self._holders) and who not in self._holders
+        return Tell(damage_text(who, status, self._members, has_taken_over=has_taken_over), is_warning=True)
 
     def _begin_history(self, source: SnapshotName) -> list[Instruction]:
         """A group is formed that goes on from a state; what its members have told of its history before counts now."""

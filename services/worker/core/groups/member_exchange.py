@@ -6,7 +6,7 @@ until they answer; of whom something is long due, the master is told.  Nothing h
 the `Replica`'s.
 """
 
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 
 from edlz.services.protocol.messages import NO_IDENTITY, Identity, Member, Reduce, Reduced
 from edlz.services.worker.core.groups.correspondence import Correspondence
@@ -36,6 +36,8 @@ class MemberExchange:
     generation : Identity
     members : tuple of Member
         Of the generation, in the order of ranks, as soon as it is formed.
+    holders : tuple of int
+        The ranks of those that have begun with the state that others took over; () if nobody did.
     letters : Correspondence
         What was asked in this generation.
     step : Step or None
@@ -46,6 +48,7 @@ class MemberExchange:
         self._me, self._slots, self._bucket = me, slots, bucket
         self.generation: Identity = NO_IDENTITY
         self.members: tuple[Member, ...] = ()
+        self.holders: tuple[int, ...] = ()
         self.letters = Correspondence()
         self.step: Step | None = None
         self._reduction = Reduction()
@@ -59,9 +62,13 @@ class MemberExchange:
         self.letters, self.step = Correspondence(), None
         return self._reduction.begin(generation)
 
-    def form(self, members: tuple[Member, ...], dense: int, state: int) -> list[Reply]:
-        """Know the members, and the lengths of the model's vectors."""
+    def form(
+        self, members: tuple[Member, ...], holders: Collection[Identity], dense: int, state: int
+    ) -> list[Reply]:
+        """Know the members, which of them hold the state, and the lengths of the model's vectors."""
         self.members = members
+        held = tuple(rank for rank, member in enumerate(members) if member.incarnation in holders)
+        self.holders = held if len(held) < len(members) else ()
         self._chunks = Chunks(len(members), dense, state, self._bucket)
         return self._reduction.form(len(members))
 

@@ -255,7 +255,8 @@ class Replica:
         if self.me not in {member.incarnation for member in orders.members}:
             raise RemoteProtocolError(f"generation {orders.generation} is formed without this member")
         self._source, layout = orders.source, self._whole.layout
-        out: list[Instruction] = [*self._exchange.form(orders.members, layout.dense.size, layout.state.size)]
+        sizes = layout.dense.size, layout.state.size
+        out: list[Instruction] = [*self._exchange.form(orders.members, orders.holders, *sizes)]
         if self.name == orders.source and (self._differs_from is None or self.me in orders.holders):
             self._differs_from = None  # or nobody has a right one any more
             return [*out, *self._begin()]
@@ -349,6 +350,8 @@ class Replica:
         ours, fence = self._exchange, self._fence
         about = (ours.rank, ours.chunks, self._ends, fence.task_count)
         ours.step, slots = next_step(self.plan, self._whole, *about)
+        if self.name == self._source:
+            ours.step.voters = ours.holders
         self._failed = None
         self._attempt += 1
         self._enter(Phase.COMPUTING)
@@ -367,7 +370,7 @@ class Replica:
             return []
         step = self._exchange.in_work
         step.learning_rate = event.learning_rate
-        is_compared = not step.slots or self._milestones.compares(step.version)
+        is_compared = not step.slots or self._milestones.compares(step.version) or bool(step.voters)
         if is_compared and len(self._exchange.members) > 1:
             return [DigestState(("step", self._attempt), self._view)]
         return self._send(now)

@@ -65,6 +65,8 @@ class Step:
         When its parts were sent.
     checksum : str
         Of the state that it is taken from, if members compare theirs.
+    voters : tuple of int
+        The ranks that say which state is right if members' differ; if there are none, all do.
     learning_rate : float
         That of the model, as soon as the block is computed.
     """
@@ -79,6 +81,7 @@ class Step:
     means: dict[tuple[int, int], Reduced] = field(default_factory=dict)
     sent_s: float | None = None
     checksum: str = ""
+    voters: tuple[int, ...] = ()
     learning_rate: float = 0.0
 
     def __post_init__(self) -> None:
@@ -139,7 +142,7 @@ class Step:
         if len(found) > 1 or any(len(checksums) not in (0, self.chunks.count) for checksums in found):
             raise RemoteProtocolError(f"owners have other checksums of v{self.version} than each other")
         [checksums] = found
-        return differs_from(checksums, rank) if checksums else None
+        return differs_from(checksums, rank, self.voters) if checksums else None
 
     @property
     def are_equal(self) -> bool:

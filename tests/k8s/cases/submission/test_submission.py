@@ -320,7 +320,10 @@ def test_where_a_model_can_be_exported_to(
     [
         ([], "training begins anew"),
         (["--checkpoint_dir=/data/ckpt"], "training begins anew"),
-        (["--checkpoint_dir=/data/ckpt", "--checkpoint_steps=9"], "training goes back to its newest checkpoint"),
+        (
+            ["--checkpoint_dir=/data/ckpt", "--checkpoint_steps=9"],
+            "training goes back to its newest checkpoint",
+        ),
         (["--checkpoint_steps=9"], "training begins anew"),
         (["--job_dir=/data/jobs/x"], ""),
     ],
