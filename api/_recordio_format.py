@@ -23,7 +23,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from edlz.api._recordio_foreign import ByteSource, Mapped, advice_for, describe_start
+from edlz.api.first_bytes import ByteSource, Mapped, advice_for, describe_start
 
 __all__ = [
     "COMPRESSORS",

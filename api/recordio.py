@@ -25,7 +25,6 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from edlz.api._recordio_foreign import Ranges
 from edlz.api._recordio_format import (
     ChunkIndex,
     RecordIOError,
@@ -35,6 +34,7 @@ from edlz.api._recordio_format import (
     unpack_index,
 )
 from edlz.api._recordio_writer import Writer
+from edlz.api.first_bytes import Ranges
 
 __all__ = ["Reader", "RecordIOError", "Summary", "Writer", "count_records", "summarise"]
 

@@ -3,7 +3,6 @@
 import json
 import math
 import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,8 +11,8 @@ from edlz.client.screen.columns import aligned
 from edlz.client.screen.long_work import long_work
 from edlz.client.screen.terminal import print_lines
 from edlz.client.screen.wording import count_of, size
+from edlz.services.inputs.conversion import check_target, record_blocks
 from edlz.services.inputs.conversion import convert as convert_records
-from edlz.services.inputs.conversion import record_blocks
 from edlz.services.inputs.listing import Listed, list_data
 from edlz.services.inputs.reading.records import Columns
 
@@ -80,15 +79,16 @@ def info(
 @data.command()
 def convert(
     source: _Source,
-    target: Annotated[Path, typer.Argument(metavar="FILE", help="x.recordio or x.parquet")],
+    target: Annotated[str, typer.Argument(metavar="FILE", help="x.recordio or x.parquet")],
     data_reader_params: _Params = "",
 ) -> None:
     """Write all records into one RecordIO or Parquet file, which is there as a whole or not at all."""
+    path = check_target(target)
     listed = _listed(source, data_reader_params)
     total = sum(shard.count for shard in listed.shards)
     with long_work(f"converting {source}", noun="record", total=total) as advance:
-        count = convert_records(listed, target, advance)
-    print(f"{target}  {count_of(count, 'record')}, {size(target.stat().st_size)}")
+        count = convert_records(listed, path, advance)
+    print(f"{path}  {count_of(count, 'record')}, {size(path.stat().st_size)}")
 
 
 def _listed(path: str, params: str) -> Listed:

@@ -11,18 +11,21 @@ import numpy as np
 
 from edlz.api.example import encode_example
 from edlz.api.recordio import Writer
+from edlz.services.configuration.data_addresses import is_address
 from edlz.services.errors import ConfigError, DataError
 from edlz.services.inputs.data import RecordSource
+from edlz.services.inputs.known_formats import GZIP, known_formats
 from edlz.services.inputs.listing import Listed
 from edlz.services.inputs.reading.arrow import arrow_type, require_pyarrow
 from edlz.services.inputs.reading.records import Columns, Records
 from edlz.services.protocol.plan import Column, TaskRange
 from edlz.services.storage.durable import fsync_path
 
-__all__ = ["convert", "record_blocks"]
+__all__ = ["check_target", "convert", "record_blocks"]
 
 BLOCK_RECORDS = 8192
 _PARQUET = (".parquet", ".pq")
+_WRITTEN = ("RecordIO", "Parquet")
 _GROUP_RECORDS = 8 * BLOCK_RECORDS
 
 
@@ -48,6 +51,36 @@ def record_blocks(listed: Listed, most: int | None = None) -> Iterator[Records]:
         source.close()
 
 
+def check_target(given: str) -> Path:
+    """Return the file that is to be written.
+
+    Raises
+    ------
+    ConfigError
+        If it exists, cannot be there, or is called as files are that are not written.
+    """
+    target = Path(given)
+    if is_address(given):
+        raise ConfigError(
+            f"{given} is an address: files are written here alone", "name a file, then copy it there"
+        )
+    if os.path.lexists(target):
+        raise ConfigError(f"{target} exists", "name another file, or remove it first")
+    if not target.parent.is_dir():
+        raise ConfigError(
+            f"{target} cannot be written: there is no folder {target.parent}", f"mkdir -p {target.parent}"
+        )
+    plain = target.name.lower().removesuffix(GZIP)
+    called = next((known.name for known in known_formats().values() if plain.endswith(known.suffixes)), "")
+    if called not in ("", *_WRITTEN) or plain != target.name.lower():
+        stem = target.with_name(target.name.partition(".")[0])
+        raise ConfigError(
+            f"{target}: {' and '.join(_WRITTEN)} are written, unpacked, and no other files",
+            f"name it {stem}.recordio or {stem}.parquet",
+        )
+    return target
+
+
 def convert(listed: Listed, target: Path, on_records: Callable[[int], None] = lambda more: None) -> int:
     """Write all records into one file; return how many they are.
 
@@ -56,19 +89,17 @@ def convert(listed: Listed, target: Path, on_records: Callable[[int], None] = la
     Parameters
     ----------
     target : Path
-        Parquet if its name ends so, else RecordIO.
+        As `check_target` gives it; Parquet if its name ends so, else RecordIO.
     on_records : callable
         Told of so many more that are written.
 
     Raises
     ------
     ConfigError
-        If the file exists, cannot be written, or Parquet is asked for and records have no columns.
+        If the file cannot be written, or Parquet is asked for and records have no columns.
     DataError
-        If the records cannot be read; nothing is left behind.
+        If the records cannot be read, or Parquet has not what is in them; nothing is left behind.
     """
-    if os.path.lexists(target):
-        raise ConfigError(f"{target} exists", "name another file, or remove it first")
     if target.suffix.lower() in _PARQUET:
         require_pyarrow("Parquet", "name a file x.recordio")
         if listed.source.form != "columns":
@@ -88,7 +119,10 @@ def convert(listed: Listed, target: Path, on_records: Callable[[int], None] = la
         fsync_path(target.parent)
         return count
     except OSError as error:
-        raise ConfigError(f"{target} cannot be written: {error.strerror or error}") from error
+        reason = error.strerror or (
+            os.strerror(error.errno) if error.errno else error
+        )  # pyarrow's have numbers alone
+        raise ConfigError(f"{target} cannot be written: {reason}") from error
     finally:
         with suppress(OSError):
             unfinished.unlink()
@@ -145,7 +179,13 @@ def _arrow_array(column: Column, values: Any) -> Any:
 
     flat = values.reshape(-1)
     if column.kind == "string":
-        array = pyarrow.array(flat.tolist(), pyarrow.binary()).cast(pyarrow.string())
+        try:
+            array = pyarrow.array(flat.tolist(), pyarrow.binary()).cast(pyarrow.string())
+        except pyarrow.ArrowInvalid as error:
+            raise DataError(
+                f'column "{column.name}" has bytes that are not UTF-8, and texts in Parquet are',
+                "RecordIO takes them: name a file x.recordio",
+            ) from error
     else:
         array = pyarrow.array(flat, arrow_type(column.kind))
     return pyarrow.FixedSizeListArray.from_arrays(array, column.width) if column.width else array

@@ -16,11 +16,11 @@ from edlz.services.inputs.reading.content import open_stored
 from edlz.services.inputs.reading.format import Format
 from edlz.services.inputs.reading.params import FLAG
 
-__all__ = ["DEFAULT", "format_named", "format_of_files", "known_formats"]
+__all__ = ["DEFAULT", "GZIP", "format_named", "format_of_files", "known_formats"]
 
 DEFAULT = "RecordIO"
 _RECORDIO_MAGIC = b"\x04\x03\x02\x01"
-_GZIP = ".gz"
+GZIP = ".gz"
 
 
 @cache
@@ -72,7 +72,7 @@ def format_of_files(files: Sequence[str]) -> Format:
 
 
 def _format_of_file(name: str) -> Format:
-    plain = Path(name.lower().removesuffix(_GZIP)).name
+    plain = Path(name.lower().removesuffix(GZIP)).name
     for known in known_formats().values():
         if plain.endswith(known.suffixes) and not _is_recordio(name):
             return known

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from edlz.api.first_bytes import advice_for, describe_start
 from edlz.core_ext import scanning
 from edlz.services.configuration.data_addresses import is_address
 from edlz.services.errors import DataError
@@ -34,6 +35,7 @@ __all__ = ["FORMAT"]
 CACHE_BYTES = 64 << 20  # decoded row groups, of each open file; the newest is always kept
 _MAGIC = b"PAR1"
 _TAIL = struct.Struct("<I4s")
+_HEAD_BYTES = 4096  # what a file of another format is known by
 _AGAIN = "get the whole file again, or write it again"
 
 
@@ -160,14 +162,11 @@ def _facts(name: str) -> FileFacts:
         stored = look(name)
         size = stored.size_bytes
         with open_stored(name) as file:
-            head = file.read(len(_MAGIC))
+            head = file.read(_HEAD_BYTES)
             if not size:
                 raise DataError(f"{name} is empty (0 bytes at offset 0)", "remove it, or write it again")
-            if size < 2 * _TAIL.size or head != _MAGIC:
-                raise DataError(
-                    f"{name} is not Parquet: it begins with {head.hex(' ') or 'nothing'} at offset 0, not with PAR1",
-                    f'say what it is: {FLAG}="reader_type=…"',
-                )
+            if size < 2 * _TAIL.size or head[: len(_MAGIC)] != _MAGIC:
+                raise DataError(f"{name} is not Parquet ({describe_start(head)})", advice_for(head))
             file.seek(size - _TAIL.size)
             length, magic = _TAIL.unpack(file.read(_TAIL.size))
             if magic != _MAGIC or length > size - _TAIL.size - len(_MAGIC):

@@ -1,5 +1,6 @@
 """TFRecord: byte strings one behind the other, each with checksums of its length and its data; also gzipped."""
 
+from edlz.api.first_bytes import advice_for, describe_start
 from edlz.core_ext import scanning
 from edlz.services.errors import DataError
 from edlz.services.inputs.reading.content import (
@@ -19,6 +20,7 @@ from edlz.services.protocol.plan import DataSource, FileFacts
 __all__ = ["FORMAT"]
 
 _HEAD_BYTES = 12
+_LOOKED_AT = 4096  # what a file of another format is known by
 _AGAIN = "get the file again from where it was written, or write it again"
 _WHAT = {
     scanning.BAD_LENGTH: "the checksum of the length of record {number}, at offset {offset}, does not fit it",
@@ -119,14 +121,15 @@ def _first_record(name: str) -> int:
 
 
 def _damaged(name: str, error: int, number: int, offset: int) -> DataError:
+    if not number:
+        start = read_start(name, _LOOKED_AT)
+        told = describe_start(start)
+        if not told.endswith(("a TFRecord file", "an unknown format")):
+            return DataError(f"{name} is not TFRecord ({told})", advice_for(start))
     if error == scanning.CUT_OFF:
         return DataError(f"{name} is cut off: record {number}, at offset {offset}, is not all there", _AGAIN)
     what = _WHAT[error].format(number=number, offset=offset)
-    if error == scanning.BAD_LENGTH and number == 0:
-        return DataError(
-            f"{name} is no TFRecord file: {what}", 'say what it is: --data_reader_params="reader_type=…"'
-        )
-    return DataError(f"{name} is damaged: {what}", _AGAIN)
+    return DataError(f"{name} is {'damaged' if number else 'damaged, or not TFRecord'}: {what}", _AGAIN)
 
 
 FORMAT = TFRecord()

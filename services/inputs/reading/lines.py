@@ -6,6 +6,7 @@ doubled, so that the parity tells.
 
 from dataclasses import dataclass
 
+from edlz.api.first_bytes import advice_for, describe_start, is_no_text
 from edlz.core_ext import scanning
 from edlz.services.errors import DataError
 from edlz.services.inputs.reading.content import (
@@ -90,10 +91,12 @@ def index_lines(name: str, rules: LineRules, all_bytes: int = 0, *, is_quick: bo
     OSError
         If it cannot be read.
     DataError
-        If it is in UTF-16, or quotes are not closed.
+        If it is no text, or in UTF-16, or quotes are not closed.
     """
     stored = look(name)
     sample = read_start(name, SAMPLE_BYTES)
+    if is_no_text(sample):
+        raise DataError(f"{name} is no text ({describe_start(sample)})", advice_for(sample))
     start, header = find_head(name, sample, rules)
     is_cut = len(sample) == SAMPLE_BYTES
     sample = sample[start:]

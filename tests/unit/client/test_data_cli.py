@@ -3,7 +3,9 @@
 import json
 from pathlib import Path
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from edlz.api.recordio import Reader
 from edlz.client.cli import main
@@ -76,7 +78,12 @@ def test_convert_to_parquet_keeps_columns_and_types() -> None:
     [
         (("rows.csv", "rows.parquet"), "rows.parquet exists"),
         (("rows.tfrecord", "x.parquet"), "Parquet needs columns"),
-        (("rows.csv", "none/x.recordio"), "cannot be written"),
+        (("rows.csv", "none/x.recordio"), "none/x.recordio cannot be written: there is no folder none"),
+        (("rows.csv", "x.csv"), "x.csv: RecordIO and Parquet are written"),
+        (("rows.csv", "x.tfrecord"), "x.tfrecord: RecordIO and Parquet are written"),
+        (("rows.csv", "x.recordio.gz"), "x.recordio.gz: RecordIO and Parquet are written"),
+        (("rows.csv", "s3://bucket/x.recordio"), "s3://bucket/x.recordio is an address"),
+        (("raw.parquet", "x.parquet"), 'column "raw" has bytes that are not UTF-8'),
         (("cut.csv", "x.recordio"), "cut.csv, line 41: "),
         (("nothing.csv", "x.recordio"), 'PATH "nothing.csv" does not exist'),
     ],
@@ -85,6 +92,7 @@ def test_what_cannot_be_converted_leaves_nothing(
     arguments: tuple[str, str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("cut.csv").write_text("a,b\n" + "1,2\n" * 39 + "3\n")
+    parquet.write_table(pyarrow.table({"raw": [b"\xff", b"x"]}), "raw.parquet")
     before = sorted(Path().rglob("*"))
     assert main(["data", "convert", *arguments]) in (1, 2)
     said = capsys.readouterr().err

@@ -155,12 +155,35 @@ BAD = {
         "a.tfrecord is cut off: record 1, at offset 19, is not all there",
         "again",
     ),
-    "no TFRecord": ("a.tfrecord", HEAD + ROWS, "a.tfrecord is no TFRecord file", "reader_type="),
+    "no TFRecord": (
+        "a.tfrecord",
+        HEAD + ROWS,
+        r'a.tfrecord is not TFRecord \(starts with "id,name,x": a text file\)',
+        "reader_type=CSV",
+    ),
+    "a TFRecord with a wrong first length": (
+        "a.tfrecord",
+        b"\x04" + tfrecord([b"one"])[1:],
+        "a.tfrecord is damaged, or not TFRecord: the checksum of the length of record 0, at offset 0",
+        "again",
+    ),
+    "a zip file called CSV": (
+        "a.csv",
+        b'PK\x03\x04\0\1"x',
+        r'a.csv is no text \(starts with "PK": a zip',
+        "unpack",
+    ),
+    "a TFRecord called text": (
+        "a.txt",
+        tfrecord([b"one", b"two"]),
+        r"a.txt is no text \(starts with 03 00 .*: a TFRecord file\)",
+        "reader_type=TFRecord",
+    ),
     "no Parquet": (
         "a.parquet",
         HEAD + ROWS,
-        "a.parquet is not Parquet: it begins with 69 64",
-        "reader_type=",
+        r'a.parquet is not Parquet \(starts with "id,name,x": a text file\)',
+        "reader_type=CSV",
     ),
     "an empty Parquet": (
         "a.parquet",
@@ -203,6 +226,22 @@ def test_a_parquet_file_whose_footer_is_damaged() -> None:
 def test_an_index_that_is_none() -> None:
     with pytest.raises(DataError, match="an index of 13 bytes is damaged"):
         SpanIndex(bytes(13))
+
+
+@pytest.mark.parametrize("reader_type", ["CSV", "Text", "TFRecord", "RecordIO"])
+def test_parquet_read_as_something_else_is_recognised(reader_type: str) -> None:
+    Path("a").write_bytes(parquet_file(a=[1, 2]))
+    with pytest.raises(
+        DataError, match=r'^a is (no text|not .*) \(starts with "PAR1": a Parquet file\)'
+    ) as error:
+        read_all("a", f"reader_type={reader_type}")
+    assert "reader_type=Parquet" in error.value.help
+
+
+@pytest.mark.parametrize("header", ["PARK,ORC", "ORC,b", "BZh,PAR1"])
+def test_text_that_begins_as_other_formats_do_is_text(header: str) -> None:
+    Path("a.csv").write_text(f"{header}\n1,2\n")
+    assert [column.name for column in list_data("a.csv").source.columns] == header.split(",")
 
 
 def test_columns_that_a_model_has_no_use_for() -> None:

@@ -1,4 +1,4 @@
-"""Names the format of a file that is not RecordIO, by its first bytes.
+"""Names the format of a file that is not of the one that was meant, by its first bytes.
 
 A wrong path is the likeliest mistake a user makes; the error should say what lies there instead.
 """
@@ -8,7 +8,7 @@ import mmap
 import struct
 from typing import Protocol
 
-__all__ = ["ByteSource", "Mapped", "Ranges", "advice_for", "describe_start"]
+__all__ = ["ByteSource", "Mapped", "Ranges", "advice_for", "describe_start", "is_no_text"]
 
 
 class Ranges(Protocol):
@@ -30,6 +30,7 @@ _SIGNATURES: tuple[tuple[bytes, str, str], ...] = (
     (b"\x28\xb5\x2f\xfd", "28 b5 2f fd", "a zstd file"),
     (b"7z\xbc\xaf", '"7z"', "a 7z archive"),
     (b"PAR1", '"PAR1"', "a Parquet file"),
+    (b"\x04\x03\x02\x01", "04 03 02 01", "a RecordIO file"),
     (b"ARROW1", '"ARROW1"', "an Arrow file"),
     (b"ORC", '"ORC"', "an ORC file"),
     (b"Obj\x01", '"Obj"', "an Avro file"),
@@ -76,14 +77,24 @@ def describe_start(source: ByteSource) -> str:
     return f"starts with {_hex(head)}: an unknown format"
 
 
+def is_no_text(source: ByteSource) -> bool:
+    """Whether a file is none of lines, but begins as one of the formats here does."""
+    head = bytes(source[:_SAMPLE_BYTES])
+    if _as_text(head) is not None:
+        return False
+    return any(head.startswith(signature) for signature, _, _ in _SIGNATURES) or _is_tfrecord(source)
+
+
 def advice_for(source: ByteSource) -> str:
-    """Say what to do with a file that is not RecordIO."""
+    """Say what to do with such a file."""
     head = bytes(source[:_SAMPLE_BYTES])
     shown = next((shown for signature, shown, _ in _SIGNATURES if head.startswith(signature)), "")
     if shown in _PACKED:
-        return "unpack it: RecordIO files are packed themselves"
+        return "unpack it; of packed files *.csv.gz, *.tsv.gz, *.txt.gz, *.jsonl.gz and *.tfrecord.gz are read as they are"
     if shown == '"PAR1"':
         return _SAY.format("Parquet")
+    if shown == "04 03 02 01":
+        return _SAY.format("RecordIO")
     if not shown and _is_tfrecord(source):
         return _SAY.format("TFRecord")
     text = "" if shown else _as_text(head) or ""
