@@ -14,7 +14,6 @@ from edlz.services.errors import DataError
 from edlz.services.inputs.reading.arrow import (
     KINDS,
     MissingValueError,
-    kind_of,
     require_pyarrow,
     to_numpy,
 )
@@ -29,15 +28,16 @@ from edlz.services.inputs.reading.bad_rows import (
 from edlz.services.inputs.reading.columns import defaults_of, refuse_missing
 from edlz.services.inputs.reading.content import Content, size_of
 from edlz.services.inputs.reading.format import Found, Request, changed, unreadable
+from edlz.services.inputs.reading.inferred import infer_kinds
 from edlz.services.inputs.reading.lines import (
     NO_QUOTE,
-    SAMPLE_BYTES,
     LineRules,
     Lines,
     find_head,
     index_lines,
     line_at,
     read_spans,
+    read_whole_rows,
 )
 from edlz.services.inputs.reading.params import FLAG, Params, parse_params
 from edlz.services.inputs.reading.records import Columns, Order
@@ -141,7 +141,7 @@ class OpenCSV:
         self._defaults = {} if source.masks else defaults_of(parse_params(source.params), source.columns)
         self._masks = source.masks
         self._content = Content(name, facts)
-        sample = bytes(self._content.view(0, SAMPLE_BYTES))
+        sample, _ = read_whole_rows(lambda count: bytes(self._content.view(0, count)), settings.rules)
         start, header = find_head(name, sample, settings.rules)
         if scanning.crc32c(header + facts.index) != facts.checksum:
             raise changed(name, facts)
@@ -228,32 +228,13 @@ def _columns(name: str, lines: Lines, request: Request) -> tuple[Column, ...]:
     chosen = settings.names if settings.rules.has_header and settings.names is not None else names
     refuse_missing(f"{name}, line 1", names, [*chosen, *settings.types, *settings.defaults])
     known = {column.name: column.kind for column in request.columns if column.name in chosen}
-    kinds = _inferred(settings, name, lines, names, known | dict(settings.types))
+    kinds = infer_kinds(name, lines, settings.dialect, names, chosen, known | dict(settings.types))
     columns = tuple(Column(name=one, kind=kinds[one]) for one in chosen)
     defaults_of(request.params, columns)
     other = separator_in(names)
     if other:
         request.tell(f'{name} has one column, {names[0]!r}; if it has more: {FLAG}="sep={other}"')
     return columns
-
-
-def _inferred(
-    settings: _Settings, name: str, lines: Lines, names: list[str], known: Mapping[str, ColumnKind]
-) -> dict[str, ColumnKind]:
-    """Return the types of all columns, of which some are known, by the first rows."""
-    columns = tuple(Column(name=one, kind=kind) for one, kind in known.items())
-    try:
-        table = parse_rows(lines.sample, settings.dialect, names, columns, infers=True)
-    except Exception as error:  # pyarrow's have many classes
-        offset, text, advice = explain(lines.sample, settings.dialect, names, columns, error)
-        line = line_at(lines.header + lines.sample, len(lines.header) + offset) + bool(lines.header)
-        raise DataError(f"{name}, line {line}: {text}", advice) from error
-    found: dict[str, ColumnKind] = {}
-    for one in names:
-        kind = kind_of(table.column(one).type) or "string"
-        # Whole numbers as they are; others as models compute: types= says otherwise.
-        found[one] = known.get(one) or {"float64": "float32", "int32": "int64"}.get(kind, kind)  # type: ignore[assignment]
-    return found
 
 
 FORMAT = CSV()

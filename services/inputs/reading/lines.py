@@ -4,6 +4,7 @@ A line's end within quotes is none of a row.  The index counts quotes, as RFC 41
 doubled, so that the parity tells.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from edlz.api.first_bytes import advice_for, describe_start, is_no_text
@@ -22,13 +23,13 @@ from edlz.services.protocol.plan import FileFacts
 
 __all__ = [
     "NO_QUOTE",
-    "SAMPLE_BYTES",
     "LineRules",
     "Lines",
     "find_head",
     "index_lines",
     "line_at",
     "read_spans",
+    "read_whole_rows",
 ]
 
 NO_QUOTE = -1
@@ -94,11 +95,10 @@ def index_lines(name: str, rules: LineRules, all_bytes: int = 0, *, is_quick: bo
         If it is no text, or in UTF-16, or quotes are not closed.
     """
     stored = look(name)
-    sample = read_start(name, SAMPLE_BYTES)
+    sample, is_cut = read_whole_rows(lambda count: read_start(name, count), rules)
     if is_no_text(sample):
         raise DataError(f"{name} is no text ({describe_start(sample)})", advice_for(sample))
     start, header = find_head(name, sample, rules)
-    is_cut = len(sample) == SAMPLE_BYTES
     sample = sample[start:]
     ended, end, _ = scanning.count_rows(sample, rules.quote, rules.skips_empty)
     if end and is_cut:
@@ -154,6 +154,24 @@ class _Finder:
             f"{self._name}, line {line}: a quote is opened in this row, or in one before it, and is never closed",
             'close it; a quote in a text is doubled (""); for a file without quoting: --data_reader_params="quote=none"',
         )
+
+
+def read_whole_rows(read: Callable[[int], bytes], rules: LineRules) -> tuple[bytes, bool]:
+    """Return the beginning of a file, with the header and one row at least, and whether there is more.
+
+    Parameters
+    ----------
+    read : callable
+        (count) -> the first bytes, as many if there are so many.
+    """
+    count = SAMPLE_BYTES
+    while True:
+        sample = read(count)
+        is_cut = len(sample) == count
+        rows, _, _ = scanning.count_rows(sample, rules.quote, rules.skips_empty)
+        if not is_cut or rows > rules.has_header or count >= _LONGEST_ROW:
+            return sample, is_cut
+        count *= 8
 
 
 def find_head(name: str, sample: bytes, rules: LineRules) -> tuple[int, bytes]:

@@ -88,6 +88,7 @@ def first_row(data: bytes, dialect: Dialect) -> list[str]:
     quote = ord(dialect.quote) if dialect.quote else -1
     starts, ends, _ = scanning.row_bounds(data, quote, True, 0, 1)
     text = data[int(starts[0]) : int(ends[0])].decode()
+    csv.field_size_limit(max(csv.field_size_limit(), len(text)))  # a name may be as long as any text
     lines = io.StringIO(text, newline="")
     if not dialect.quote:
         return next(csv.reader(lines, delimiter=dialect.sep, quoting=csv.QUOTE_NONE))

@@ -386,3 +386,10 @@ def test_another_separator_is_named(sep: str, named: str) -> None:
     with pytest.raises(DataError, match=r"a\.csv, line 2: 2 columns, and 1 is expected") as error:
         read_all("a.csv")
     assert f'"sep={named}"' in error.value.help
+
+
+def test_texts_that_are_not_utf8_are_found_in_the_first_rows() -> None:
+    Path("a.csv").write_bytes(HEAD + ROWS + b"9,M\xfcller,1\n")
+    with pytest.raises(DataError, match=r"^a\.csv, line 11: byte 0xfc is not UTF-8$"):
+        list_data("a.csv")
+    read_all("a.csv", "columns=id,x")

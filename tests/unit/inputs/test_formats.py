@@ -195,6 +195,32 @@ def test_types_stay_what_the_plan_says() -> None:
         list_data("b.csv", columns=training.source.columns)
 
 
+def test_whole_numbers_that_int64_does_not_hold_are_texts() -> None:
+    """As float32 different ids would be one."""
+    large = f"{2**64 - 1}"
+    write("a.csv", f"id,x,y,z\n5,{2**63},1e30,1\n{large},NA,{large}.5,{2**63 - 1}\n".encode())
+    kinds = {column.name: column.kind for column in list_data("a.csv").source.columns}
+    assert kinds == {"id": "string", "x": "string", "y": "float32", "z": "int64"}
+    (row,) = read("a.csv", 1, 1).rows()
+    assert row["id"] == large.encode()
+    named = list_data("a.csv", params="types=id:float64").source.columns
+    assert named[0].kind == "float64"
+
+
+@pytest.mark.parametrize("params", ["", "header=no"])
+@pytest.mark.parametrize("in_header", [True, False])
+def test_a_first_row_longer_than_what_is_looked_at(
+    params: str, in_header: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "SAMPLE_BYTES", 4 << 10)
+    long, short = "x" * (200 << 10), "name"
+    first, second = (long, short) if in_header else (short, long)
+    write("a.csv", f"id,{first}\n1,{second}\n2,{short}\n".encode())
+    assert len(read("a.csv", 1, 1, params)) == 1
+    (found,) = read("a.csv", 0, 1, params).rows()
+    assert list(found.values())[1] == (first if params else second).encode()
+
+
 def test_parameters_of_csv() -> None:
     write("a.csv", b"7;'x;y';\n8;z;3\n")
     params = "sep=;;quote=';header=no;columns=a,b,c;types=c:int32;defaults=c:-1"
