@@ -70,9 +70,7 @@ def info(
     if source.form == "bytes":
         rows.append(["record", "bytes"])
     for column in source.columns:
-        rows.append(
-            ["column", f"{column.name}: {column.kind}{f', {column.width} each' * bool(column.width)}"]
-        )
+        rows.append(["column", f"{column.name}: {column.type}"])
     print_lines(aligned(["", ""], rows)[1:])
 
 

@@ -17,12 +17,15 @@ from edlz.services.inputs.model_location import locate_attribute, locate_model
 from edlz.services.inputs.model_symbols import read_symbols
 from edlz.services.inputs.reading.params import parse_params
 from edlz.services.inputs.watching import settled_files
+from edlz.services.protocol.plan import DataSource
 
 __all__ = ["has_custom_reader", "list_job_data"]
 
 logger = logging.getLogger(__name__)
 
 _FLAG = "custom_data_reader"
+_MOST_TOLD = 3
+_FORMS = {"bytes": "byte strings", "columns": "columns"}
 
 
 def list_job_data(
@@ -57,7 +60,28 @@ def list_job_data(
     columns = training.source.columns if training else ()
     if config.watch_data and training is None:
         return _begun(given, flag, config.data_reader_params, tell, is_quick=is_quick)
-    return list_data(given, flag, config.data_reader_params, tell, columns, is_quick=is_quick)
+    listed = list_data(given, flag, config.data_reader_params, tell, columns, is_quick=is_quick)
+    if training is not None:
+        for difference in _differences(training.source, listed.source, flag)[:_MOST_TOLD]:
+            tell(difference)
+    return listed
+
+
+def _differences(training: DataSource, other: DataSource, flag: str) -> list[str]:
+    """Return where other records of a job are not as those that it trains on: a feed may mind, hours later."""
+    if training.form != other.form:
+        return [f"{flag} has {_FORMS[other.form]}, and training_data {_FORMS[training.form]}"]
+    found = {column.name: column for column in other.columns}
+    told = []
+    for column in training.columns:
+        here = found.get(column.name)
+        if here is None:
+            told.append(f'{flag} has no column "{column.name}", and training_data has one')
+        elif here != column:
+            told.append(
+                f'column "{column.name}" is {here.type} in {flag}, and {column.type} in training_data'
+            )
+    return told
 
 
 def _begun(given: str, flag: str, params: str, tell: Callable[[str], None], *, is_quick: bool) -> Listed:

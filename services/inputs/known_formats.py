@@ -45,7 +45,9 @@ def format_named(name: str) -> Format:
     if found is None:
         names = [known.name for known in known_formats().values()]
         raise ConfigError(
-            f"{FLAG}: reader_type={name} is none of {', '.join(names)}", did_you_mean(nearest(name, names))
+            f"{FLAG}: reader_type={name} is none of {', '.join(names)}",
+            did_you_mean(nearest(name, names))
+            or "anything else is read by the model's own custom_data_reader()",
         )
     return found
 
@@ -66,7 +68,8 @@ def format_of_files(files: Sequence[str]) -> Format:
         if other is not first:
             raise DataError(
                 f"{files[0]} is {first.name} by its name, {name} is {other.name}",
-                f'put them into folders of their own, or say what they are: {FLAG}="reader_type={first.name}"',
+                f"name those of one format alone; edlz data convert writes one as another, "
+                f'{FLAG}="reader_type=…" says what names do not',
             )
     return first
 

@@ -80,6 +80,11 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     kind: ColumnKind
     width: int = 0
 
+    @property
+    def type(self) -> str:
+        """What its values are, as it is shown."""
+        return f"{self.kind}, {self.width} each" if self.width else self.kind
+
 
 class DataSource(msgspec.Struct, frozen=True, kw_only=True):
     """How the records of shards are read: the same for every process, and for as long as the job lasts.

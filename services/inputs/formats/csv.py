@@ -24,6 +24,7 @@ from edlz.services.inputs.reading.bad_rows import (
     explain_count,
     explain_missing,
     separator_in,
+    shown,
 )
 from edlz.services.inputs.reading.columns import defaults_of, refuse_missing
 from edlz.services.inputs.reading.content import Content, size_of
@@ -233,7 +234,7 @@ def _columns(name: str, lines: Lines, request: Request) -> tuple[Column, ...]:
     defaults_of(request.params, columns)
     other = separator_in(names)
     if other:
-        request.tell(f'{name} has one column, {names[0]!r}; if it has more: {FLAG}="sep={other}"')
+        request.tell(f'{name} has one column, {shown(names[0])}; if it has more: {FLAG}="sep={other}"')
     return columns
 
 

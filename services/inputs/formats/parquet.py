@@ -207,7 +207,7 @@ def _common_columns(request: Request, schemas: Sequence[Any]) -> tuple[Column, .
         for column, here in zip(columns, _columns(name, schema, wanted), strict=True):
             if here != column:
                 raise DataError(
-                    f'{name}: column "{column.name}" is {_told(here)}, and {_told(column)} in {first}',
+                    f'{name}: column "{column.name}" is {here.type}, and {column.type} in {first}',
                     f"write all files with the same types, or leave it out: {_others(schema, column.name)}",
                 )
     return columns
@@ -228,7 +228,7 @@ def _columns(name: str, schema: Any, wanted: Sequence[str]) -> tuple[Column, ...
         if schema.names.count(one) > 1:
             raise DataError(
                 f'{name}: two columns are called "{one}"',
-                f"give each a name of its own, or leave them out: {_others(schema, one)}",
+                f"give each a name of its own, or leave both out: {_others(schema, one)}",
             )
         shape = _shape_of(schema.field(one))
         if shape is None:
@@ -256,10 +256,6 @@ def _others(schema: Any, column: str) -> str:
     names = [field.name for field in schema if field.name != column and _shape_of(field) is not None]
     named = ",".join(names) if 0 < len(names) <= MOST_SHOWN and not set(",;=") & set("".join(names)) else "…"
     return f'{FLAG}="columns={named}"'
-
-
-def _told(column: Column) -> str:
-    return f"{column.kind}{f', {column.width} each' if column.width else ''}"
 
 
 FORMAT = Parquet()

@@ -16,7 +16,15 @@ from edlz.services.inputs.reading.params import FLAG
 from edlz.services.inputs.reading.rows import Dialect, parse_rows
 from edlz.services.protocol.plan import Column, ColumnKind
 
-__all__ = ["TO_UTF8", "Wrong", "explain", "explain_count", "explain_missing", "separator_in"]
+__all__ = [
+    "TO_UTF8",
+    "Wrong",
+    "explain",
+    "explain_count",
+    "explain_missing",
+    "separator_in",
+    "shown",
+]
 
 Wrong = tuple[int, str, str]
 """Where it is in the data, what it is, and what to do."""
@@ -47,7 +55,7 @@ def explain(
             text = str(texts.column(column.name)[row])
             return (
                 starts[row],
-                f'column "{column.name}" has {_shown(text)}, which is no {column.kind}',
+                f'column "{column.name}" has {shown(text)}, which is no {column.kind}',
                 f'correct it; or read the column as another type: {FLAG}="types={column.name}:{_kind_for(text)}"',
             )
     return 0, str(error), _COMPARE
@@ -178,5 +186,6 @@ def _is_value(text: str, column: Column) -> bool:
     return True
 
 
-def _shown(text: str) -> str:
+def shown(text: str) -> str:
+    """Return a text in quotes, and no more of it than fits a line."""
     return repr(text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…").replace("'", '"')

@@ -5,6 +5,8 @@ Owns the forms that a user's records come in; which records are read when is the
 
 import threading
 from collections.abc import Callable, Mapping
+from itertools import pairwise
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,8 @@ _KINDS: dict[str, ColumnKind] = {
     "int64": "int64",
     "string": "string",
 }
+_MOST_SHOWN = 60
+_TYPES_FORM = "records_output_types is the TensorFlow type of a record, a dict or a tuple of types, or None for byte strings"
 _SHARDS_FORM = "return {name: (first record, count)}, or a list of (name, first record, count)"
 
 
@@ -89,9 +93,9 @@ class CustomReader:
             found = self._reader.create_shards()
         try:
             if isinstance(found, Mapping):
-                triples = [(str(name), int(first), int(count)) for name, (first, count) in found.items()]
+                triples = [(str(name), index(first), index(count)) for name, (first, count) in found.items()]
             else:
-                triples = [(str(name), int(first), int(count)) for name, first, count in found]
+                triples = [(str(name), index(first), index(count)) for name, first, count in found]
         except (TypeError, ValueError) as e:
             raise self.error(f"create_shards() gives {found!r}", _SHARDS_FORM) from e
         for name, first, count in triples:
@@ -99,16 +103,40 @@ class CustomReader:
                 raise self.error(
                     f'create_shards() gives {count} records from {first} on for "{name}"', _SHARDS_FORM
                 )
+        self._refuse_overlaps(triples)
         return triples
 
+    def _refuse_overlaps(self, triples: list[tuple[str, int, int]]) -> None:
+        ordered = sorted(triple for triple in triples if triple[2])
+        for (name, first, count), (other, begin, _) in pairwise(ordered):
+            if name == other and begin < first + count:
+                raise self.error(
+                    f'create_shards() gives record {begin} of "{name}" twice',
+                    "let each record be in one shard",
+                )
+
     def shape(self, name: str, first: int) -> tuple[str, tuple[Column, ...]]:
-        """Return form and columns of the records, by the first of them."""
+        """Return form and columns of the records, by the first of them.
+
+        Raises
+        ------
+        ModelError
+            If the user's code raises, or the record is not what it says that records are.
+        """
         with self._code.running("read_records() of the model's reader", self._make):
             types = getattr(self._reader, "records_output_types", None)
             (record,) = self._records(name, first, 1)
-        if types is None or (
-            not _is_structure(types) and tf.as_dtype(types) == tf.string and _is_text(record)
-        ):
+        try:
+            form, columns = self._form_of(types, record)
+            _block([record], form, columns)
+        except (TypeError, ValueError, KeyError, IndexError, OverflowError) as e:
+            text = f"read_records() gives {_brief(record)}, and records_output_types is {_brief(types)}"
+            raise self.error(f"{text}: {_reason(e)}", _TYPES_FORM) from e
+        return form, columns
+
+    def _form_of(self, types: Any, record: Any) -> tuple[str, tuple[Column, ...]]:
+        is_one = not _is_structure(types)
+        if types is None or (is_one and tf.as_dtype(types) == tf.string and _is_text(record)):
             return "bytes", ()
         if isinstance(types, Mapping):
             return "columns", tuple(self._column(key, types[key], record[key]) for key in types)
@@ -132,20 +160,11 @@ class CustomReader:
             If it gives other records than the plan says.
         """
         records = self._records(name, first, count)
-        if source.form == "bytes":
-            return [record if isinstance(record, bytes) else str(record).encode() for record in records]
         try:
-            if source.form == "columns":
-                parts = [[record[column.name] for record in records] for column in source.columns]
-            elif source.form == "tuple":
-                parts = [list(part) for part in zip(*records, strict=True)] or [[] for _ in source.columns]
-            else:
-                parts = [records]
-            pairs = zip(source.columns, parts, strict=True)
-            return Columns({column.name: _array(column, part) for column, part in pairs}, count)
-        except (TypeError, ValueError, KeyError, IndexError) as e:
+            return _block(records, source.form, source.columns)
+        except (TypeError, ValueError, KeyError, IndexError, OverflowError) as e:
             raise DataError(
-                f'records {first} to {first + count - 1} of "{name}" are not of the types of the first one: {e}',
+                f'records {first} to {first + count - 1} of "{name}" are not of the types of the first one: {_reason(e)}',
                 "records_output_types says what each of them is",
             ) from e
 
@@ -213,6 +232,35 @@ class CustomFile:
         """There is nothing to let go of."""
 
 
+def _block(records: list[Any], form: str, columns: tuple[Column, ...]) -> Records:
+    """Return records as the plan has them; raise if they are not of these types."""
+    if form == "bytes":
+        return [_bytes(record) for record in records]
+    if form == "columns":
+        parts = [[record[column.name] for record in records] for column in columns]
+    elif form == "tuple":
+        parts = [list(part) for part in zip(*records, strict=True)] or [[] for _ in columns]
+    else:
+        parts = [records]
+    pairs = zip(columns, parts, strict=True)
+    return Columns({column.name: _array(column, part) for column, part in pairs}, len(records))
+
+
+def _bytes(record: Any) -> bytes:
+    if not _is_text(record):
+        raise TypeError(f"{type(record).__name__} is no byte string")
+    return record if isinstance(record, bytes) else str(record).encode()
+
+
+def _reason(error: Exception) -> str:
+    return f"there is no {error}" if isinstance(error, KeyError) else str(error)
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
+
+
 def _is_structure(types: Any) -> bool:
     return isinstance(types, Mapping | list | tuple)
 
@@ -224,7 +272,10 @@ def _is_text(record: Any) -> bool:
 def _array(column: Column, values: list[Any]) -> npt.NDArray[Any]:
     shape = (len(values), column.width) if column.width else (len(values),)
     if column.kind != "string":
-        return np.array(values, column.kind).reshape(shape)
+        array = np.array(values, column.kind).reshape(shape)
+        if column.kind in ("int32", "int64"):
+            _refuse_cut_off(array, values, column)
+        return array
     array = np.empty(shape, object)
     array[...] = (
         [[_text(part) for part in value] if column.width else _text(value) for value in values]
@@ -232,6 +283,14 @@ def _array(column: Column, values: list[Any]) -> npt.NDArray[Any]:
         else []
     )
     return array
+
+
+def _refuse_cut_off(array: npt.NDArray[Any], values: list[Any], column: Column) -> None:
+    """Raise ValueError if a value is no whole number: NumPy would take what stands before the point."""
+    given = np.array(values)
+    if given.dtype.kind not in "bi" and (array != given.reshape(array.shape)).any():
+        row = int(np.argwhere(array != given.reshape(array.shape))[0][0])
+        raise ValueError(f"{_brief(values[row])} would be {array[row].tolist()} in {column.kind}")
 
 
 def _text(value: Any) -> bytes:

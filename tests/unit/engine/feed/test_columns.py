@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from edlz.api.feeds import Mode
-from edlz.services.errors import ModelError
+from edlz.services.errors import DataError, ModelError
 from edlz.services.inputs.reading.records import Columns
 from edlz.services.protocol.plan import Column, DataSource
 from edlz.services.protocol.seeds import permutation
@@ -245,6 +245,38 @@ def test_a_models_own_reader_gives_records_of_the_types_that_it_names(custom, na
     assert contract.with_feed_of(reader).feed is not contract.feed
 
 
+@pytest.mark.parametrize(
+    ("record", "types", "told"),
+    [
+        ('{"b": i}', '{"a": tf.int64}', "there is no 'a'"),
+        ("i", '{"a": tf.int64}', "not subscriptable"),
+        ("(i, i)", "(tf.int64,)", "zip"),
+        ('{"a": i}', '{"a": "whole"}', "'whole'"),
+        ('{"a": "x"}', '{"a": tf.float32}', "could not convert string to float"),
+        ('{"a": i}', "None", "dict is no byte string"),
+        ("i + 0.5", "tf.int64", "0.5 would be 0 in int64"),
+        ("2**40", "tf.int32", "out of bounds"),
+    ],
+)
+def test_a_first_record_that_is_not_what_the_reader_says_is_told_when_a_job_is_planned(
+    custom, record, types, told
+):
+    reader, _ = custom(record, types)
+    with pytest.raises(
+        UserCodeError, match=r"^read_records\(\) gives .*, and records_output_types is "
+    ) as error:
+        reader.shape("low", 0)
+    assert told in error.value.message
+    assert "records_output_types is the TensorFlow type" in error.value.help
+
+
+def test_a_later_record_that_is_no_whole_number_is_not_cut_off(custom):
+    reader, _ = custom("i / 2", "tf.int64")
+    form, columns = reader.shape("low", 0)
+    with pytest.raises(DataError, match=r"records 0 to 1 .*: 0\.5 would be 0 in int64"):
+        reader.open("low", DataSource(format="custom", form=form, columns=columns)).read(0, 2)
+
+
 def test_a_reader_that_gives_other_records_the_second_time_is_refused(custom):
     reader, _ = custom("str(self.calls)", "None")
     file = reader.open("low", DataSource(format="custom"))
@@ -267,7 +299,14 @@ def test_what_create_shards_may_give(custom):
     ):
         reader._reader.create_shards = lambda given=given: given
         assert reader.shards() == wanted
-    for given in (7, ["a"], {"a": 3}, {"a": (-1, 3)}):
+    for given in (
+        7,
+        ["a"],
+        {"a": 3},
+        {"a": (-1, 3)},
+        {"a": (0, 2.5)},
+        [("a", 0, 5), ("b", 0, 5), ("a", 4, 1)],
+    ):
         reader._reader.create_shards = lambda given=given: given
         with pytest.raises(ModelError, match="create_shards\\(\\) gives"):
             reader.shards()
