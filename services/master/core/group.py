@@ -55,6 +55,8 @@ class Group:
     ----------
     evaluating : SnapshotName or None
         The state that members hold until it is evaluated.
+    behind : int or None
+        The version that members have gone back to, if they were further when their status before was told.
     """
 
     def __init__(self, plan: Plan, term: int, durable: Collection[DurableState], hang_s: float) -> None:
@@ -65,12 +67,14 @@ class Group:
         self._parts: dict[int, tuple[SnapshotName, tuple[PartInfo, ...]]] = {}  # of checkpoints, by version
         self._reports: tuple[CheckpointPart, ...] = ()
         self._failures = 0  # of checkpoints' parts
-        self._version = 0  # of the newest status
+        # Of the newest status; the lowest one that members have had since.
+        self._version = self._lowest = 0
         self._seq = 0
         self._said: tuple[object, ...] = ()  # what the newest status was made of
         self._heard: set[Identity] = set()  # workers that have spoken since
         self._told: Identity | None = None  # the generation of which a screen has heard
         self.evaluating: SnapshotName | None = None
+        self.behind: int | None = None
         self._given: list[Given] = []
 
     @property
@@ -184,9 +188,9 @@ class Group:
         if not statuses:
             return None
         least, core = min(statuses, key=lambda status: status.name), self._rendezvous
-        if least.name[1] < self._version:  # what was written behind it is of another history
-            self._reports = tuple(part for part in self._reports if part.version <= least.name[1])
-        self._version = least.name[1]
+        self._lowest = min(self._lowest, least.name[1])
+        self.behind = self._lowest if self._lowest < self._version else None
+        self._version = self._lowest = least.name[1]
         said = (core.generation, core.stage, least.name, tuple(closing), self._reports, core.durable)
         if said == self._said and not self._heard.issuperset(member.incarnation for member in core.members):
             return None
@@ -243,7 +247,10 @@ class Group:
         if self._core is None:
             self._core = Rendezvous(self._plan, self._term, now, self._before, self._hang_s)
         out: list[Instruction] = []
-        for one in self._core.feed(event, now):
+        found = self._core.feed(event, now)
+        for version in self._core.take_begun():
+            self._on_history(version)
+        for one in found:
             match one:
                 case events.Tell(text, is_warning):
                     out.append(Announce("group", text, logging.WARNING if is_warning else logging.INFO))
@@ -259,6 +266,13 @@ class Group:
                 case _:
                     self._given.append(one)
         return [*out, *self.news()]
+
+    def _on_history(self, version: int) -> None:
+        """A group has begun with a state of this version: what was written or evaluated behind it is of another history."""
+        self._lowest = min(self._lowest, version)
+        self._reports = tuple(part for part in self._reports if part.version <= version)
+        if self.evaluating is not None and not self._rendezvous.is_ours(self.evaluating):
+            self.evaluating = None
 
     def _on_whole(
         self, name: SnapshotName, parts: Sequence[WrittenPart], *, is_checkpoint: bool

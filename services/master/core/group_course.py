@@ -184,18 +184,17 @@ class GroupCourse:
         partitions, work = self._partitions, self._work
         finished = partitions.entries[0].finished if partitions.entries else None
         self._eras.newest = status.era
-        is_back, out = status.version < self._version, list[Instruction]()
-        if is_back:
-            self._group.evaluating = None
-            self._checkpoints.rewind(status.version)
-            text = f"nobody has v{self._version} any more: training goes back to v{status.version}."
+        behind, out = self._group.behind, list[Instruction]()
+        if behind is not None:
+            self._checkpoints.rewind(behind)
+            text = f"nobody has v{self._version} any more: training goes back to v{behind}."
             out.append(Announce("group", text))
         if partitions.take(status):
             self._course.on_new_life()
         self._version = status.version
         entry = partitions.entries[0]
-        if finished is None or is_back or entry.finished.bounds != finished.bounds:
-            out += work.follow(entry.finished, is_back=is_back, now=now)
+        if finished is None or behind is not None or entry.finished.bounds != finished.bounds:
+            out += work.follow(entry.finished, is_back=behind is not None, now=now)
         return [*out, *self._course.advance()]
 
 

@@ -23,6 +23,7 @@ from edlz.services.protocol.groups import BASE, DurableState
 from edlz.services.protocol.messages import (
     NO_IDENTITY,
     ErrorReply,
+    GroupOrders,
     Identity,
     MemberStatus,
     NonFiniteLoss,
@@ -350,3 +351,79 @@ def test_a_stop_that_saves_nothing_says_so_where_a_member_does_not_see_the_folde
     master.core.feed(StopWanted(), 0.0)
     told = [each.text for each in master.core.feed(Tick(), 60.0) if isinstance(each, Announce)]
     assert "stopped; nothing remains: its processes share no folder." in told
+
+
+class Pair:
+    """The master of a job that evaluates every fourth version, and the two workers of its group."""
+
+    def __init__(self) -> None:
+        flags = {"distribution_strategy": "AllreduceStrategy", "validation_data": "y", "evaluation_steps": 4}
+        job = builders.job(builders.plan(40, 2), config=builders.settings(**flags).to_record())
+        self.core = MasterCore(job, JournalState(), evaluation_steps=4)
+        self.core.feed(Start(), 0.0)
+        self.seqs, self.now = itertools.count(1), 0.0
+        self.told: list[Instruction] = []
+        self.generation: Identity = NO_IDENTITY
+        self.lives = tuple(self._ask(who, None).incarnation for who in (0, 1))
+        self.gather()
+
+    def _ask(self, who: int, life: Identity | None, **fields: Any) -> WorkerOrders:
+        about = {"boot": who, "incarnation": life, "seq": next(self.seqs), "era": NO_IDENTITY, "run": "r"}
+        self.told = self.core.feed(
+            Request("asker", WorkerStatus(worker=str(who), **about, **fields)), self.now
+        )
+        return answers(self.told)["asker"]
+
+    def say(self, who: int, *, wants_evaluation: bool = False, **fields: Any) -> WorkerOrders:
+        about = member(**{"generation": self.generation, **fields})
+        return self._ask(who, self.lives[who], member=about, wants_evaluation=wants_evaluation)
+
+    def gather(self, name: SnapshotName = BASE) -> None:
+        """Have both promise the next generation with this state."""
+        told: GroupOrders | None = None
+        while told is None or len(told.members) < 2:
+            for who in (0, 1):
+                told = self.say(who, phase="promised", name=name).group
+                assert told is not None
+                self.generation = max(self.generation, told.generation)
+            self.now += 0.6
+
+    def come_to(self, version: int, phase: str, *whom: int, **fields: Any) -> WorkerOrders:
+        """Have members come to a version, and say it one after the other; return what the last one is told."""
+        name = self.generation, version
+        about = {"members": self.lives, "phase": phase, "name": name, "finished": (0, version), **fields}
+        return [self.say(who, **about) for who in whom or (0, 1)][-1]
+
+    def lose_all(self, name: SnapshotName) -> None:
+        """Have nobody who holds what the group has come to, and go on from an earlier state."""
+        self.say(0, name=name)
+        self.gather(name)
+
+
+def test_a_group_that_comes_to_an_evaluated_version_before_it_is_seen_to_have_gone_back() -> None:
+    """Its new state of that version is evaluated: it waits for nothing else."""
+    pair = Pair()
+    pair.come_to(7, "computing")
+    before = pair.generation
+    pair.lose_all((before, 3))
+    assert pair.generation > before
+    pair.come_to(4, "held")
+    leases = [pair.come_to(4, "held", 0, wants_evaluation=True).evaluation for _ in range(2)]
+    assert [lease.version for lease in leases if lease is not None][-1:] == [4]
+
+
+def test_a_group_that_comes_to_the_same_version_again_is_seen_to_have_gone_back() -> None:
+    """Nobody has the state of that version of before: what was evaluated of it does not count, and is told of."""
+    pair = Pair()
+    pair.come_to(4, "held")
+    pair.come_to(4, "held")
+    [number] = pair.core.work.evaluation._rounds
+    before = pair.generation
+    pair.lose_all((before, 3))
+    pair.come_to(4, "held", 0)
+    pair.come_to(4, "held", 1)
+    texts = [each.text for each in pair.told if isinstance(each, Announce)]
+    assert "nobody has v4 any more: training goes back to v3." in texts
+    pair.come_to(4, "held", 0)
+    [again] = pair.core.work.evaluation._rounds
+    assert again > number

@@ -133,6 +133,7 @@ class Rendezvous:
         self._candidates: tuple[Identity, ...] = ()  # who is told of the generation
         self._group: tuple[Identity, ...] = ()  # its members, when it is formed
         self._source: SnapshotName = BASE  # what the newest group has begun with
+        self._begun: list[int] = []  # versions that groups have begun with since somebody asked
         self._formed: Identity = NO_IDENTITY  # its generation
         self._formed_of: tuple[Identity, ...] = ()  # its members
         self._holders: tuple[Identity, ...] = ()
@@ -191,9 +192,9 @@ class Rendezvous:
     def _take_parts(self, who: Identity) -> list[Instruction]:
         """Take in what a worker tells of parts of states, as far as the states are of the group's own history."""
         written = self._statuses[who].written
-        return [one for part in written if self._is_ours(part.name) for one in self._states.take(who, part)]
+        return [one for part in written if self.is_ours(part.name) for one in self._states.take(who, part)]
 
-    def _is_ours(self, name: SnapshotName) -> bool:
+    def is_ours(self, name: SnapshotName) -> bool:
         """Whether the newest group has come to a state, or has begun with it or behind it.
 
         A group that was cut off may have gone on, and be whole, while another one has begun with what was durable.
@@ -220,6 +221,11 @@ class Rendezvous:
     def has_checkpoint(self, name: SnapshotName) -> bool:
         """Whether a state lies there whole as a checkpoint."""
         return self._states.has_checkpoint(name)
+
+    def take_begun(self) -> list[int]:
+        """Return, once, the versions that groups have begun with: one that has come to a version may have been behind it."""
+        begun, self._begun = self._begun, []
+        return begun
 
     @property
     def told_members(self) -> tuple[MemberStatus, ...]:
@@ -346,6 +352,7 @@ class Rendezvous:
     def _begin_history(self, source: SnapshotName) -> list[Instruction]:
         """A group is formed that goes on from a state; what its members have told of its history before counts now."""
         self._source, self._formed = source, self.generation
+        self._begun.append(source[1])
         return [one for who in self._group for one in self._take_parts(who)]
 
     def _reads_durable(self, candidates: tuple[Identity, ...], best: SnapshotName) -> bool:
