@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from edlz.services.worker.core.groups.member_exchange import MemberExchange
 from tests.simulation.groups.job import GroupJob
 from tests.simulation.groups.schedule import (
     MOMENTS,
@@ -14,6 +15,7 @@ from tests.simulation.groups.schedule import (
     with_hosts,
     with_spares,
 )
+from tests.simulation.processes import Violation
 
 LENGTHS = (2, 3, 0, 1, 4, 2, 2, 1)
 
@@ -131,13 +133,26 @@ def test_what_happens_while_a_damaged_state_is_replaced(moment: str, kind: str) 
 @pytest.mark.parametrize(("kind", "workers"), [("join", 3), ("kill", 4)])
 def test_who_joins_behind_a_damage_takes_none_of_it(kind: str, workers: int, who: int) -> None:
     """Else two would be damaged when all compare their states the next time, and perhaps give theirs to the others."""
+    assert warnings_of_a_join(kind, workers, who)
+
+
+def warnings_of_a_join(kind: str, workers: int, who: int) -> int:
+    """Have workers come right behind a member's damage; return how many warnings there were."""
     warned = 0
     for seed in range(1, 5):
         change = GroupFault(at=0.2, kind=kind, during="computing", nth=13, who=1 + (who + 1) % 3)
         about = checked(seed, replace(DAMAGE, who=who, nth=12), change, workers=workers)
         job = GroupJob(replace(about, check_steps=1000), has_majority=True).run()
         warned += job.figures["warned"]
-    assert warned
+    return warned
+
+
+def test_who_is_not_compared_when_it_joins_trains_on_what_a_damaged_one_gave(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(MemberExchange, "holders", property(lambda _: (), lambda *_: None), raising=False)
+    with pytest.raises(Violation, match="damaged"):
+        warnings_of_a_join("kill", 4, 0)
 
 
 def test_of_two_members_the_first_one_is_right() -> None:

@@ -1,6 +1,7 @@
 """Rules of all-reduce without which every promise still holds: what they save is counted, in the simulation.
 
-Not here is `term`: generations begin with the term, so that orders of an earlier master are too low already.
+Not here is `term`: generations begin with the term, so that orders of an earlier master are too low already, and a member has
+one status under way, so that an answer to an earlier one is none to it.
 """
 
 import math
@@ -123,6 +124,11 @@ RULES: dict[str, tuple[Callable[[GroupJob], float], GroupSchedule, tuple[Patch, 
             checkpoint_steps=2,
         ),
         ((Rendezvous, "_reads_durable", lambda *_: False),),
+    ),
+    "promise-first": (
+        figure("slots computed"),
+        schedule(2, GroupFault(at=0.1, kind="kill", during="staged", nth=9)),
+        ((Rendezvous, "_have_promised", lambda *_: True),),
     ),
     "keep-mean": (
         seconds,

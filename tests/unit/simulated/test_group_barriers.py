@@ -2,10 +2,13 @@
 
 import dataclasses
 import random
+from collections.abc import Sequence
 
 import pytest
 
-from edlz.services.protocol.messages import Decided
+from edlz.services.master.core.tasks.bad_tasks import BadTasks
+from edlz.services.master.core.vocabulary.instructions import Instruction, Journal
+from edlz.services.protocol.messages import Decided, PartitionStatus
 from edlz.services.worker.core.groups.fence import Fence
 from tests.schedules import with_callbacks
 from tests.simulation.job import Fault, Schedule, SimulatedJob, Violation
@@ -132,6 +135,30 @@ def test_who_does_not_hear_of_a_rate_trains_to_other_bits(monkeypatch: pytest.Mo
     monkeypatch.setattr(Fence, "learning_rate", lambda self, task: None)
     with pytest.raises(Violation, match=r"bits|decided"):
         SimulatedJob(schedule(1)).run()
+
+
+def test_an_end_that_members_hear_before_it_is_journalled_is_lost_with_its_master(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They go on behind the task, so nobody fails at it again, and the job says that nothing was left out."""
+    advance = BadTasks.advance
+
+    def journals_later(self: BadTasks, statuses: Sequence[PartitionStatus]) -> list[Instruction]:
+        out = advance(self, statuses)
+        held = self.__dict__.setdefault("held", [])
+        held += [[60, one] for one in out if isinstance(one, Journal)]
+        for entry in held:
+            entry[0] -= 1
+        due = [one for left, one in held if left == 0]
+        return [*due, *(one for one in out if not isinstance(one, Journal))]
+
+    about = {"has_callbacks": False, "decides": False, "evaluation_tasks": 0, "bad": ((1, 1),), "skips": True}
+    lost = Fault(0.5, "kill", "m", during="member failed")
+    SimulatedJob(schedule(1, faults=(lost,), **about)).run()
+    monkeypatch.setattr(BadTasks, "advance", journals_later)
+    SimulatedJob(schedule(1, **about)).run()
+    with pytest.raises(Violation, match="was ended at None"):
+        SimulatedJob(schedule(1, faults=(lost,), **about)).run()
 
 
 def test_a_fence_keeps_what_was_said_until_something_else_is() -> None:

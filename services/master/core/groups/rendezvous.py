@@ -326,7 +326,7 @@ class Rendezvous:
             self._is_join = False  # the step that is in work may never end
         if not candidates:
             return self._open(live, now) if live else []
-        if any(self._statuses[who].generation != self.generation for who in candidates):
+        if not self._have_promised(candidates):
             return []
         damaged = self._damaged(candidates)
         sound = {who: self._statuses[who].name for who in candidates if who not in damaged}
@@ -348,6 +348,10 @@ class Rendezvous:
         status = self._statuses[who]
         has_taken_over = status.name == self._source and bool(self._holders) and who not in self._holders
         return Tell(damage_text(who, status, self._members, has_taken_over=has_taken_over), is_warning=True)
+
+    def _have_promised(self, candidates: Collection[Identity]) -> bool:
+        """Whether none of them takes a step of an earlier group any more: then what it says that it has stays so."""
+        return all(self._statuses[who].generation == self.generation for who in candidates)
 
     def _begin_history(self, source: SnapshotName) -> list[Instruction]:
         """A group is formed that goes on from a state; what its members have told of its history before counts now."""
