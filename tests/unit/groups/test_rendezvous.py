@@ -166,6 +166,26 @@ def test_a_join_does_not_wait_for_ever(why: str) -> None:
     assert not group.core.orders(life(1)).is_join
 
 
+def test_a_join_waits_longer_where_steps_take_long() -> None:
+    """Else each join would cost the step in work there, and a new worker may come at any time of it."""
+    group = Group()
+    group.form(1, 2)
+    for version in range(1, 4):
+        for _ in range(4):
+            group.now += 5.0
+            group.computing(1, 2, name=(group.core.generation, version))
+    group.say(3)
+    waited_s = 0.0
+    while waited_s < 38.0:
+        group.wait(1.2)
+        for n in (1, 2, 3):
+            group.say(n, **({"phase": "promised", "generation": group.core.generation} if n == 3 else {}))
+        waited_s += 1.2
+        assert waited_s < 2.0 or group.core.orders(life(1)).is_join
+    group.wait(4.0)
+    assert not group.core.orders(life(1)).is_join
+
+
 def test_silence_is_a_loss_and_a_late_status_does_not_bring_back_the_dead() -> None:
     group = Group()
     group.form(1, 2)

@@ -45,6 +45,11 @@ class Evictions:
         self._broken: set[Link] = set()  # for which somebody was evicted
         self._in_a_row: dict[frozenset[str], int] = {}  # by pair of hosts
 
+    @property
+    def step_s(self) -> float:
+        """How long a step takes; 0 as long as none is known of."""
+        return self._hangs.step_s
+
     def note(self, who: Identity, status: MemberStatus, now: float) -> None:
         """A worker says where it stands."""
         self._hangs.note(who, status, now)

@@ -58,11 +58,16 @@ class Hangs:
         self._marks.pop(who, None)
 
     @property
+    def step_s(self) -> float:
+        """How long a step takes; 0 as long as none is known of."""
+        return median(self._steps_s) if self._steps_s else 0.0
+
+    @property
     def limit_s(self) -> float:
         """For how long a member may be at one thing."""
         if not self._steps_s:
             return max(START_HANG_S, self._hang_s)
-        return max(self._hang_s, HANG_STEPS * median(self._steps_s))
+        return max(self._hang_s, HANG_STEPS * self.step_s)
 
     def first(
         self, statuses: Mapping[Identity, MemberStatus], generation: Identity, now: float

@@ -50,7 +50,8 @@ from edlz.services.transitions import Transitions
 __all__ = ["STEPS", "Rendezvous", "Stage"]
 
 SILENT_S = 10.0
-JOIN_WAIT_S = 5.0  # for the step in work, before those who join
+JOIN_WAIT_S = 5.0  # for the step in work, before those who join,
+JOIN_STEPS = 2.0  # or for as long as so many steps take
 
 
 class Stage(Enum):
@@ -322,7 +323,8 @@ class Rendezvous:
     def _form(self, live: tuple[Identity, ...], now: float) -> list[Instruction]:
         """Name members and source when all candidates that are still there have promised."""
         candidates = tuple(who for who in self._candidates if who in live)
-        if len(candidates) < len(self._candidates) or now - self._opened_s > JOIN_WAIT_S:
+        wait_s = max(JOIN_WAIT_S, JOIN_STEPS * self._evictions.step_s)
+        if len(candidates) < len(self._candidates) or now - self._opened_s > wait_s:
             self._is_join = False  # the step that is in work may never end
         if not candidates:
             return self._open(live, now) if live else []
