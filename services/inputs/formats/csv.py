@@ -42,7 +42,7 @@ from edlz.services.inputs.reading.lines import (
 )
 from edlz.services.inputs.reading.params import FLAG, Params, parse_params
 from edlz.services.inputs.reading.records import Columns, Order
-from edlz.services.inputs.reading.rows import Dialect, first_row, parse_rows
+from edlz.services.inputs.reading.rows import Dialect, RowParser, first_row
 from edlz.services.inputs.reading.spans import SpanIndex
 from edlz.services.protocol.plan import Column, ColumnKind, DataSource, FileFacts
 
@@ -142,12 +142,13 @@ class OpenCSV:
         self._defaults = {} if source.masks else defaults_of(parse_params(source.params), source.columns)
         self._masks = source.masks
         self._content = Content(name, facts)
-        sample, _ = read_whole_rows(lambda count: bytes(self._content.view(0, count)), settings.rules)
+        sample, _ = read_whole_rows(lambda count: self._content.view(0, count), settings.rules)
         start, header = find_head(name, sample, settings.rules)
         if scanning.crc32c(header + facts.index) != facts.checksum:
             raise changed(name, facts)
         self._names = _names(settings, name, header, sample[start:])
         self._index = SpanIndex(facts.index, start)
+        self._parser = RowParser(settings.dialect, self._names, source.columns)
 
     def __len__(self) -> int:
         return self._index.records
@@ -156,10 +157,10 @@ class OpenCSV:
         data, start = self._rows(first, count)
         dialect, columns = self._settings.dialect, self._columns
         try:
-            table = parse_rows(data, dialect, self._names, columns)
+            table = self._parser.table(data)
             values = {
-                column.name: to_numpy(column, table.column(place), self._defaults, masks=self._masks)
-                for place, column in enumerate(columns)
+                column.name: to_numpy(column, chunks, self._defaults, masks=self._masks)
+                for column, chunks in zip(columns, table.columns, strict=True)
             }
         except MissingValueError as error:
             raise self._placed(start, explain_missing(bytes(data), dialect, error)) from error
@@ -179,9 +180,12 @@ class OpenCSV:
         if not spans:
             return memoryview(b""), 0
         data = read_spans(self._name, self._facts, self._content, spans)
-        rules = self._settings.rules
-        starts, ends, _ = scanning.row_bounds(data, rules.quote, True, first - spans[0].first, count)
-        return data[int(starts[0]) : int(ends[-1])], spans[0].start + int(starts[0])
+        # Only the first and the last span are looked through: those in between are wanted whole.
+        begin, head, tail = spans[0].start, spans[0], spans[-1]
+        quote, last = self._settings.rules.quote, first + count - 1 - tail.first
+        starts, _, _ = scanning.row_bounds(data[: head.end - begin], quote, True, first - head.first, 1)
+        _, ends, _ = scanning.row_bounds(data[tail.start - begin :], quote, True, last, 1)
+        return data[int(starts[0]) : tail.start - begin + int(ends[0])], begin + int(starts[0])
 
     def _placed(self, start: int, what: Wrong) -> DataError:
         """Return the error for what is wrong at an offset of some rows: it names the line."""
@@ -198,7 +202,7 @@ def _letter(params: Params, name: str, default: str) -> str:
     return value
 
 
-def _names(settings: _Settings, name: str, header: bytes, sample: bytes) -> list[str]:
+def _names(settings: _Settings, name: str, header: bytes, sample: bytes | memoryview) -> list[str]:
     """Return the names of all columns of a file."""
     try:
         names = first_row(header if settings.rules.has_header else sample, settings.dialect)

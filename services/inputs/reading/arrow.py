@@ -21,6 +21,7 @@ __all__ = [
 ]
 
 KINDS: tuple[ColumnKind, ...] = ("bool", "float32", "float64", "int32", "int64", "string")
+_DTYPES = {kind: np.dtype(kind) for kind in KINDS if kind != "string"}
 
 _GREATEST = np.iinfo(np.int64).max
 
@@ -113,7 +114,7 @@ def to_numpy(
     if array.dtype == np.uint64 and len(array) and array.max() > _GREATEST:
         row = int(np.argmax(array > _GREATEST))
         raise BadValueError(column, row, f"has {array[row]}, which is no {column.kind}")
-    return array.astype(column.kind, copy=False)
+    return array.astype(_DTYPES[column.kind], copy=False)
 
 
 def _joined(values: Any) -> Any:

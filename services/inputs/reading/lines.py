@@ -6,6 +6,7 @@ doubled, so that the parity tells.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from edlz.api.first_bytes import advice_for, describe_start, is_no_text
 from edlz.core_ext import scanning
@@ -31,6 +32,8 @@ __all__ = [
     "read_spans",
     "read_whole_rows",
 ]
+
+Text = TypeVar("Text", bytes, memoryview)
 
 NO_QUOTE = -1
 SAMPLE_BYTES = 1 << 20
@@ -156,7 +159,7 @@ class _Finder:
         )
 
 
-def read_whole_rows(read: Callable[[int], bytes], rules: LineRules) -> tuple[bytes, bool]:
+def read_whole_rows(read: Callable[[int], Text], rules: LineRules) -> tuple[Text, bool]:
     """Return the beginning of a file, with the header and one row at least, and whether there is more.
 
     Parameters
@@ -174,14 +177,15 @@ def read_whole_rows(read: Callable[[int], bytes], rules: LineRules) -> tuple[byt
         count *= 8
 
 
-def find_head(name: str, sample: bytes, rules: LineRules) -> tuple[int, bytes]:
+def find_head(name: str, sample: bytes | memoryview, rules: LineRules) -> tuple[int, bytes]:
     """Return where the first record begins, and the header."""
-    if sample.startswith(_UTF16):
+    marks = bytes(sample[: len(BOM)])
+    if marks.startswith(_UTF16):
         raise DataError(
-            f"{name} is in UTF-16: it begins with the byte-order mark {sample[:2].hex(' ')} at offset 0",
+            f"{name} is in UTF-16: it begins with the byte-order mark {marks[:2].hex(' ')} at offset 0",
             f"write it in UTF-8: iconv -f UTF-16 -t UTF-8 {name}",
         )
-    start = len(BOM) if sample.startswith(BOM) else 0
+    start = len(BOM) if marks == BOM else 0
     if not rules.has_header:
         return start, b""
     starts, ends, is_open = scanning.row_bounds(sample[start:], rules.quote, True, 0, 1)
@@ -189,9 +193,9 @@ def find_head(name: str, sample: bytes, rules: LineRules) -> tuple[int, bytes]:
         raise DataError(f"{name}, line 1: a quote is opened in the header, and is never closed", "close it")
     if not len(starts):
         return len(sample), b""
-    header = sample[start + int(starts[0]) : start + int(ends[0])]
-    after = sample.find(b"\n", start + int(ends[0]))
-    return (after + 1 if after >= 0 else len(sample)), header
+    end = start + int(ends[0])
+    line_end = bytes(sample[end : end + 2]).partition(b"\n")  # or a carriage return and a newline
+    return end + len(line_end[0]) + len(line_end[1]), bytes(sample[start + int(starts[0]) : end])
 
 
 def read_spans(name: str, facts: FileFacts, content: Content, spans: list[Span]) -> memoryview:

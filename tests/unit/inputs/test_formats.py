@@ -254,6 +254,29 @@ def test_rows_are_found_as_in_the_plain_twin(
     assert scanning.slices(data, *ours[:2]) == scanning_numpy.slices(data, *twins[:2])
 
 
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 24_575, 24_576, 24_577, 49_163])
+def test_checksums_are_those_of_the_plain_twin(size: int) -> None:
+    data = np.random.default_rng(size).integers(0, 255, size, np.uint8).tobytes()
+    assert scanning.crc32c(data) == scanning_numpy.crc32c(data)
+    assert scanning.crc32c(memoryview(data)[1:]) == scanning_numpy.crc32c(data[1:])
+
+
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
+def test_any_rows_are_those_of_the_whole_file_though_some_have_quotes(line_end: bytes) -> None:
+    """Rows lie in spans of 4 KiB, some of which have no quote, and some rows are followed by empty lines."""
+    rows, lines = [], [b"a,b"]
+    for number in range(1500):
+        text = f'"{number}, and\n ""more"""' if number // 400 % 2 else f"text {number}"
+        rows.append((number, f'{number}, and\n "more"' if number // 400 % 2 else text))
+        lines.append(f"{number},{text}".encode())
+        lines += [b"", b""] if number % 97 == 0 else []
+    write("a.csv", line_end.join([*lines, b"", b""]))
+    for first, count in ((0, 1500), (0, 1), (399, 2), (450, 300), (700, 500), (1499, 1)):
+        found = read("a.csv", first, count)
+        texts = [text.decode() for text in found.values["b"]]
+        assert list(zip(found.values["a"].tolist(), texts, strict=True)) == rows[first : first + count]
+
+
 @examples
 @given(st.lists(st.binary(max_size=40), max_size=6), st.integers(0, 9), st.integers(0, 9), st.data())
 def test_tfrecords_are_found_as_in_the_plain_twin(
