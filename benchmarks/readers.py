@@ -5,13 +5,15 @@
 threads of a peer count as well.  At the end a job trains on CSV, and one on RecordIO (`csv_training`).
 """
 
+import itertools
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow
@@ -19,15 +21,20 @@ from pyarrow import csv, parquet
 
 from benchmarks import csv_training
 from benchmarks.rows import Row, format_rows
+from edlz.api.feeds import Mode
 from edlz.core_ext.scanning import crc32c
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.inputs.data import RecordSource
 from edlz.services.inputs.listing import Listed, list_data
 from edlz.services.inputs.reading.arrow import arrow_type
-from edlz.services.inputs.reading.records import Records
 from edlz.services.protocol.plan import TaskRange
+
+if TYPE_CHECKING:  # it imports TensorFlow
+    from edlz.services.worker.engine.feed.minibatch_streams import Lanes
 
 __all__ = ["measure"]
 
+MODEL = Path(__file__).parent / "columns_model.py"
 ROWS, NUMBERS, IDS = 100_000, 13, 26
 RECORD_BYTES = 304
 BLOCK = 4096  # records of a task
@@ -99,51 +106,73 @@ def _tfrecord_rows(folder: Path) -> list[Row]:
 
 
 def _path_rows(folder: Path) -> list[Row]:
-    """The whole path: reader, minibatches, and a batched feed's map, as the engine builds it."""
-    # Not above: see there.
-    import tensorflow as tf
-
-    from edlz.services.worker.engine.feed.record_form import RecordForm
-
+    """The whole path: reader, minibatches, and a batched feed's map, as a worker has them, who makes its feed ready once."""
     listed = list_data(str(folder / "rows.csv"))
-    form = RecordForm(listed.source)
+    tasks, numbers = list(_tasks(listed)), itertools.count()
+    with _lanes(listed) as lanes:
 
-    def whole() -> None:
-        blocks = _blocks(listed)
+        def whole() -> None:
+            assert _rows_of_minibatches(lanes, {next(numbers): task for task in tasks}) == ROWS
 
-        def pull() -> Any:
-            return tuple(form.arrays(next(blocks)))
-
-        def of_task(_: Any) -> Any:
-            arrays = tf.numpy_function(pull, [], form.dtypes)
-            form.set_shapes(arrays)
-            return tf.data.Dataset.from_tensors(form.structure(arrays)).rebatch(MINIBATCH)
-
-        tasks = -(-ROWS // BLOCK)
-        dataset = tf.data.Dataset.range(tasks).flat_map(of_task).map(_features)
-        count = sum(int(label.shape[0]) for _, label in dataset)
-        assert count == ROWS
-
-    path, alone = _turns(whole, lambda: _read(listed))
+        path, alone = _turns(whole, lambda: _read(listed))
     return [
         _rate_row("CSV to minibatches by a batched feed", path, "the reader alone", alone, ROWS, "rows", 0.6)
     ]
 
 
-def _features(columns: dict[str, Any]) -> Any:
-    return {name: column for name, column in columns.items() if name != "label"}, columns["label"]
+@contextmanager
+def _lanes(listed: Listed) -> Iterator["Lanes"]:
+    """Make a batched feed ready, as a worker does."""
+    # Not above: see `_tfrecord_rows`.
+    from edlz.services.worker.engine.contract.model_module import load_contract
+    from edlz.services.worker.engine.feed.feed import FeedSettings, open_feed
+    from edlz.services.worker.engine.feed.minibatch_streams import Lanes
+    from edlz.services.worker.engine.feed.record_form import RecordForm
 
-
-def _blocks(listed: Listed) -> Iterator[Records]:
     source = RecordSource(listed.source)
+    contract = load_contract(JobConfig(model_file=str(MODEL)))
+    settings = FeedSettings(
+        mode=Mode.TRAINING,
+        minibatch_size=MINIBATCH,
+        seed=0,
+        threads=1,
+        read=lambda assignment: source.read(assignment.records),
+        number=lambda assignment, place: assignment.records.first + place,
+        sample=lambda: source.read(next(_tasks(listed))),
+        form=RecordForm(listed.source),
+    )
+    lanes = Lanes(open_feed(contract, settings), contract.code, contract.feed)
+    try:
+        yield lanes
+    finally:
+        lanes.close()
+
+
+def _rows_of_minibatches(lanes: "Lanes", tasks: dict[int, TaskRange]) -> int:
+    """Take all minibatches of some tasks, one after another."""
+    rows = 0
+    for number, records in tasks.items():
+        lanes.begin(number, records)
+    for number in tasks:
+        minibatch = lanes.minibatch(number, 0)
+        rows += int(minibatch.element[1].shape[0])
+        while not minibatch.is_last:
+            minibatch = lanes.minibatch(number, minibatch.index + 1)
+            rows += int(minibatch.element[1].shape[0])
+        lanes.drop(number)
+    return rows
+
+
+def _tasks(listed: Listed) -> Iterator[TaskRange]:
     for shard in listed.shards:
         for first in range(0, shard.count, BLOCK):
-            yield source.read(TaskRange(name=shard.name, first=first, count=min(BLOCK, shard.count - first)))
+            yield TaskRange(name=shard.name, first=first, count=min(BLOCK, shard.count - first))
 
 
 def _read(listed: Listed) -> None:
-    for _ in _blocks(listed):
-        pass
+    source = RecordSource(listed.source)
+    for task in _tasks(listed):
+        source.read(task)
 
 
 def _arrow_csv(listed: Listed) -> None:

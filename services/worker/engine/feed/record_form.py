@@ -1,11 +1,14 @@
 """What records are as tensors: byte strings, or columns; the plan says it, for every task alike."""
 
+from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from edlz.api.readers import Metadata
+from edlz.core_ext.memory import aligned_empty
 from edlz.services.inputs.reading.records import Columns, Records
 from edlz.services.protocol.plan import Column, DataSource
 from edlz.services.worker.engine.tensorflow.backend import tf
@@ -31,6 +34,7 @@ class RecordForm:
         self._columns = source.columns if source is not None else ()
         self._form = source.form if source is not None else "bytes"
         self._metadata = metadata
+        self._packs = _packs(self._columns)
 
     @property
     def is_bytes(self) -> bool:
@@ -78,10 +82,34 @@ class RecordForm:
             return [records.values[column.name] for column in self._columns]
         return [np.array(records, object)]
 
-    def set_shapes(self, tensors: list[Any]) -> None:
-        """Tell traced tensors of any number of records their shapes."""
-        for tensor, column in zip(tensors, self._columns or [None], strict=True):
-            tensor.set_shape([None, column.width] if column is not None and column.width else [None])
+    @property
+    def packed_dtypes(self) -> list[Any]:
+        """TensorFlow's type of each packed array."""
+        return [tf.as_dtype(self._columns[pack[0]].kind) for pack in self._packs] or [tf.string]
+
+    def packed(self, records: Records) -> list[npt.NDArray[Any]]:
+        """Return the arrays of many records, columns of numbers of one type as the rows of one array.
+
+        On its way from Python an array costs TensorFlow the same, whatever its length.
+        """
+        arrays = self.arrays(records)
+        return [_stacked([arrays[place] for place in pack]) for pack in self._packs] or arrays
+
+    def unpacked(self, tensors: list[Any]) -> list[Any]:
+        """Return the traced tensors of `arrays` from those of `packed`, with the shapes that they have."""
+        if not self._packs:
+            tensors[0].set_shape([None])
+            return tensors
+        found: dict[int, Any] = {}
+        for pack, tensor in zip(self._packs, tensors, strict=True):
+            width = self._columns[pack[0]].width
+            if len(pack) == 1:
+                tensor.set_shape([None, width] if width else [None])
+                found[pack[0]] = tensor
+                continue
+            tensor.set_shape([len(pack), None])
+            found.update(zip(pack, tf.unstack(tensor), strict=True))  # the same memory, where it is aligned
+        return [found[place] for place in range(len(self._columns))]
 
     def structure(self, tensors: list[Any]) -> Any:
         """Return tensors as a feed knows them: by name, in a tuple, or the only one."""
@@ -105,9 +133,27 @@ class RecordForm:
         return [tuple(row.values()) if self._form == "tuple" else row["value"] for row in rows]
 
 
-BYTES = RecordForm()
+def _packs(columns: Sequence[Column]) -> list[list[int]]:
+    """Return the places of columns that go together: numbers of one type, and each other column by itself."""
+
+    def key(place: int) -> tuple[str, int]:
+        column = columns[place]
+        return (column.kind, -1) if not column.width and column.kind != "string" else (column.kind, place)
+
+    return [list(pack) for _, pack in groupby(sorted(range(len(columns)), key=key), key)]
+
+
+def _stacked(arrays: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    if len(arrays) == 1:
+        return arrays[0]
+    block = aligned_empty(sum(map(len, arrays)), arrays[0].dtype)  # TensorFlow takes it as it is
+    np.concatenate(arrays, out=block)
+    return block.reshape(len(arrays), len(arrays[0]))
 
 
 def _empty(column: Column) -> npt.NDArray[Any]:
     dtype = object if column.kind == "string" else column.kind
     return np.empty((0, column.width) if column.width else (0,), dtype)
+
+
+BYTES = RecordForm()

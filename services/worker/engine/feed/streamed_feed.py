@@ -41,6 +41,10 @@ from edlz.services.worker.engine.user_code.user_code import Blame
 
 __all__ = ["StreamedFeed"]
 
+# Assignment and index are one number, so that no `map` has to put the former to each minibatch.
+_MOST_IN_A_TASK = 2**32
+_END = _MOST_IN_A_TASK - 1
+
 _PYTHON_OPS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 
 # Ops that TensorFlow calls stateful but that only read, or whose state is one task's (a shuffle's).
@@ -115,24 +119,23 @@ class StreamedFeed:
         return blame_record(self.settings, assignment, run, maps_in_python)
 
     def _trace(self, stream: Any) -> Any:
-        """One task's minibatches, each with its assignment's number and its index, and a marker behind them."""
+        """One task's minibatches, each with a number made of its assignment's and its index, and a marker behind them."""
         form = self.settings.form
-        types = [tf.int64, tf.int64, *form.dtypes]
-        number, first, *arrays = tf.numpy_function(self._pull, [stream], types)
-        number.set_shape([])
-        first.set_shape([])
-        form.set_shapes(arrays)
-        batches, cardinality = batches_of(self._contract, self.settings, form.structure(arrays))
+        marks, *arrays = tf.numpy_function(self._pull, [stream], [tf.int64, *form.packed_dtypes])
+        number, first = tf.unstack(marks, 2)
+        records = form.structure(form.unpacked(arrays))
+        batches, cardinality = batches_of(self._contract, self.settings, records)
         spec = batches.element_spec
         self.spec = seen(spec, self.settings)
         infinite = tf.constant(tf.data.INFINITE_CARDINALITY, tf.int64)
         is_finite = tf.debugging.assert_none_equal(cardinality, infinite, message=ENDLESS)
         with tf.control_dependencies([is_finite]):
             first = tf.identity(first)
-        with_number = tf.autograph.experimental.do_not_convert(lambda at, element: (number, at, element))
-        numbered = batches.enumerate().skip(first).map(with_number)
-        end = (number, tf.constant(-1, tf.int64), tf.nest.map_structure(_empty, spec))
-        return numbered.concatenate(tf.data.Dataset.from_tensors(end))
+        start = number * _MOST_IN_A_TASK
+        names = tf.data.Dataset.range(start + first, start + _MOST_IN_A_TASK)
+        named = tf.data.Dataset.zip(names, batches.skip(first))
+        end = (start + _END, tf.nest.map_structure(_empty, spec))
+        return named.concatenate(tf.data.Dataset.from_tensors(end))
 
     def _pull(self, stream: Any) -> tuple[Any, ...]:
         """Runs in TensorFlow's threads: waits, without the GIL, for the next assignment and reads it."""
@@ -145,8 +148,8 @@ class StreamedFeed:
         except Exception as e:  # raised in the compute thread, where it means something
             self.failures[assignment.number] = e
             records = self.settings.form.nothing
-        arrays = self.settings.form.arrays(records)
-        return np.int64(assignment.number), np.int64(assignment.first), *arrays
+        marks = np.array([assignment.number, assignment.first], np.int64)
+        return marks, *self.settings.form.packed(records)
 
 
 class _SharedStream:
@@ -170,7 +173,7 @@ class _SharedStream:
     def next(self, assignment: Assignment) -> tuple[int, Element] | None:
         assert self._iterator is not None, "the stream is closed"
         try:
-            number, index, element = next(self._iterator)
+            name, element = next(self._iterator)
         except Exception as e:
             # Even without records a feed may raise: what kept them away comes first.
             failure = self._feed.failures.pop(assignment.number, None)
@@ -182,10 +185,10 @@ class _SharedStream:
         failure = self._feed.failures.pop(assignment.number, None)
         if failure is not None:
             raise failure
-        if int(number) != assignment.number:
-            raise LocalProtocolError(f"minibatches of run {int(number)} came for run {assignment.number}")
-        place = int(index)
-        return (place, seen(element, self._feed.settings)) if place >= 0 else None
+        number, place = divmod(int(name), _MOST_IN_A_TASK)
+        if number != assignment.number:
+            raise LocalProtocolError(f"minibatches of run {number} came for run {assignment.number}")
+        return (place, seen(element, self._feed.settings)) if place != _END else None
 
     def close(self) -> None:
         self._free_thread()

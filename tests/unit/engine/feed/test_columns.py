@@ -13,6 +13,7 @@ from edlz.services.protocol.plan import Column, DataSource
 from edlz.services.protocol.seeds import permutation
 from edlz.services.worker.engine.contract.model_module import load_contract
 from edlz.services.worker.engine.feed.record_form import RecordForm
+from edlz.services.worker.engine.tensorflow.backend import tf
 from edlz.services.worker.engine.user_code.user_code import TaskError, UserCodeError
 from tests.unit.engine.feed.feeds import BATCH, HEAD, TASK, begin, joined, run, values
 
@@ -101,6 +102,49 @@ def test_every_form_gives_the_same_minibatches(make_columns):
 )
 def test_what_a_record_is_can_be_told(source, said):
     assert RecordForm(source).text == said
+
+
+MIXED = (
+    Column(name="i1", kind="int64"),
+    Column(name="text", kind="string"),
+    Column(name="f1", kind="float32"),
+    Column(name="x", kind="float32", width=3),
+    Column(name="i2", kind="int64"),
+    Column(name="flag", kind="bool"),
+    Column(name="f2", kind="float32"),
+    Column(name="i3", kind="int64"),
+)
+
+
+@pytest.mark.parametrize("count", [0, 1, 16, 37])
+@pytest.mark.parametrize("columns", [MIXED, MIXED[:1], MIXED[3:4], MIXED[:1] * 0])
+def test_packed_columns_come_out_of_a_graph_as_they_are(columns, count):
+    source = DataSource(format="CSV", form="columns", columns=columns) if columns else None
+    form = RecordForm(source)
+    draw = np.random.default_rng(count)
+    values = {
+        column.name: draw.integers(0, 2, (count, column.width) if column.width else count).astype(
+            object if column.kind == "string" else column.kind
+        )
+        for column in columns
+    }
+    if "text" in values:
+        values["text"] = np.array([b"x" * int(n) for n in values["text"]] + [b""], object)[:-1]
+    records = Columns(values, count) if columns else [b"r"] * count
+    if columns == MIXED:
+        assert [len(array) for array in form.packed(records) if array.ndim == 2] == [2, count, 3]
+
+    @tf.function
+    def unpacked():
+        return form.unpacked(tf.numpy_function(lambda: tuple(form.packed(records)), [], form.packed_dtypes))
+
+    found, wanted = unpacked(), form.arrays(records)
+    assert [tensor.shape[1:].as_list() for tensor in unpacked.get_concrete_function().outputs] == [
+        [column.width] if column.width else [] for column in columns or MIXED[:1]
+    ]
+    for tensor, array in zip(found, wanted, strict=True):
+        assert tensor.numpy().tolist() == array.tolist()
+        assert tensor.dtype == (tf.string if array.dtype == object else tf.as_dtype(array.dtype))
 
 
 def test_a_feed_that_takes_rows_for_byte_strings_is_told_what_they_are(make_columns):
