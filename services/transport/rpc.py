@@ -3,7 +3,8 @@
 A request may arrive any number of times, its answer too: all of them are safe to repeat (PROTOCOL,
 section 3), so a server keeps no past answers, drops what it cannot deliver, and never waits for a peer.
 A client sends the same bytes under the same id again until it is answered: at once when the server comes
-back, else at growing intervals.  There is no task, future or timer per message.
+back, else at growing intervals.  A copy that has not left is not joined by another one, of answers neither; and a large
+request may have a short form, which does while the connection is the same.  There is no task, future or timer per message.
 
 An error that edlz raises on purpose travels to the peer as ErrorReply; any other one in a handler is a
 bug: the endpoint closes and says so through `failed`, since half-dead is worse than dead.
@@ -16,7 +17,6 @@ import logging
 import random
 import secrets
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -33,6 +33,7 @@ from edlz.services.protocol.messages import ErrorReply, Ping, Pong
 from edlz.services.transport.codec import Buffer, Codec, MalformedMessage
 from edlz.services.transport.limits import Limits
 from edlz.services.transport.outbox import Outbox
+from edlz.services.transport.request import NEVER, OnAnswer, Request
 from edlz.services.transport.security import Security
 from edlz.services.transport.sockets import (
     ClientTransport,
@@ -49,9 +50,6 @@ logger = logging.getLogger(__name__)
 
 RETRY_S, RETRY_MAX_S = 2.0, 10.0  # PROTOCOL, section 5
 JITTER: Final = 0.2
-NEVER: Final = float("inf")
-
-OnAnswer = Callable[[Message | EdlzError], None]
 
 
 class ReplyTo(msgspec.Struct, frozen=True, gc=False):
@@ -112,6 +110,7 @@ class RpcServer:
         self._pong = Pong(role=role, job=job)
         self._log = RareLog(logger)
         self.traffic = Traffic()
+        self._leaving: dict[ReplyTo, Departure] = {}  # large answers
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._transport: ServerTransport = RouterSocket(
             endpoint, self._on_message, limits, linger_s=linger_s, security=security or Security()
@@ -133,16 +132,27 @@ class RpcServer:
         """
         if not isinstance(to, ReplyTo):
             raise LocalProtocolError(f"an answer addressed to {to!r}; a ReplyTo is due")
+        if self._is_leaving(to):
+            return
         frames = self._codec.encode(body, to.request_id)
         traffic = self.traffic
-        if self._transport.send(to.peer, frames):
-            traffic.answers += 1
-            traffic.bytes_out += size_in_bytes(frames)
-        else:
+        departure = self._transport.send(to.peer, frames)
+        if departure is None:
             traffic.dropped += 1
             self._log.warning(
                 "answer %s dropped, its peer is gone or stuck: peer=%r", type(body).__name__, to.peer
             )
+            return
+        traffic.answers += 1
+        traffic.bytes_out += size_in_bytes(frames)
+        if not departure.done:
+            self._leaving[to] = departure
+
+    def _is_leaving(self, to: ReplyTo) -> bool:
+        """Whether a large answer to the same request, which has come again, still lies in this process."""
+        if self._leaving:
+            self._leaving = {each: left for each, left in self._leaving.items() if not left.done}
+        return to in self._leaving
 
     def close(self) -> None:
         """Stop receiving and free the address; answers already given still go out."""
@@ -183,20 +193,6 @@ class RpcServer:
 
     def _reply_error(self, to: ReplyTo, error: EdlzError) -> None:
         self.reply(to, ErrorReply(code=error.code, message=error.message, help=error.help))
-
-
-@dataclass(slots=True)
-class _Request:
-    """A request that is not answered yet."""
-
-    kind: str
-    frames: list[Buffer]
-    on_answer: OnAnswer
-    asked_at: float
-    deadline: float
-    retry_s: float
-    due_at: float = NEVER  # when it is sent again
-    departure: Departure | None = None  # of the last copy that was sent
 
 
 class RpcClient:
@@ -261,7 +257,7 @@ class RpcClient:
         self._retry_s, self._retry_max_s = retry_s, retry_max_s
         self._random = random.Random()
         self._last_id = 0
-        self._outbox: Outbox[_Request] = Outbox(credits)
+        self._outbox: Outbox[Request] = Outbox(credits)
         self._awaited: set[asyncio.Future[Message]] = set()
         self._timer: asyncio.Handle | None = None  # of uvloop, no TimerHandle if it is due at once
         self._timer_s = NEVER  # when it rings
@@ -279,7 +275,14 @@ class RpcClient:
         """Whether there is a connection now; requests made without one go out as soon as there is."""
         return self._transport.is_connected
 
-    def send(self, body: Message, on_answer: OnAnswer, *, deadline_s: float | None = None) -> int:
+    def send(
+        self,
+        body: Message,
+        on_answer: OnAnswer,
+        *,
+        deadline_s: float | None = None,
+        again: Message | None = None,
+    ) -> int:
         """Send a request, repeatedly, until it is answered, cancelled or past its deadline.
 
         Its arrays must not be written before the answer has come and nobody holds them any more.
@@ -291,6 +294,8 @@ class RpcClient:
             deadline; never after `cancel` or `close`.
         deadline_s : float, optional
             From now; without one it is repeated for ever.
+        again : Message, optional
+            What it is repeated with as long as the connection is the one by which it has left.
 
         Returns
         -------
@@ -313,7 +318,8 @@ class RpcClient:
         now = self._loop.time()
         deadline = NEVER if deadline_s is None else now + deadline_s
         frames = self._codec.encode(body, request_id)
-        request = _Request(type(body).__name__, frames, on_answer, now, deadline, self._retry_s)
+        short = None if again is None else self._codec.encode(again, request_id)
+        request = Request(type(body).__name__, frames, on_answer, now, deadline, self._retry_s, short)
         self._outbox.add(request_id, request, body)
         self._send_waiting()
         self._wake_at(min(deadline, request.due_at))
@@ -376,25 +382,25 @@ class RpcClient:
         """Send what waits, as far as credits and the connection allow."""
         while self._transport.is_connected and (found := self._outbox.next()) is not None:
             request_id, request = found
-            if not self._dispatch(request):
+            if not self._dispatch(request, request.frames):
                 return
             self._outbox.leave(request_id)
 
-    def _dispatch(self, request: _Request) -> bool:
-        """Send a copy; False if there is no connection."""
-        departure = self._transport.send(request.frames)
+    def _dispatch(self, request: Request, frames: list[Buffer]) -> bool:
+        """Send a request by these frames; False if there is no connection."""
+        departure = self._transport.send(frames)
         if departure is None:
             return False
         request.departure = departure
         request.due_at = self._loop.time() + request.retry_s * self._random.uniform(1 - JITTER, 1 + JITTER)
         self.traffic.requests += 1
-        self.traffic.bytes_out += size_in_bytes(request.frames)
+        self.traffic.bytes_out += size_in_bytes(frames)
         return True
 
     def _on_connected(self) -> None:
         """Send what may have been lost with the connection before, then what waits."""
         for request in list(self._outbox.under_way.values()):
-            if not self._dispatch(request):
+            if not self._dispatch(request, request.frames):
                 return
         self._send_waiting()
         self._wake_at(min((r.due_at for r in self._outbox.under_way.values()), default=NEVER))
@@ -408,11 +414,11 @@ class RpcClient:
             self.failed.set_exception(error)
             self.failed.exception()  # a warning has told it, should nobody ask for it
 
-    def _repeat(self, request: _Request, now: float) -> None:
+    def _repeat(self, request: Request, now: float) -> None:
         request.retry_s = min(2 * request.retry_s, self._retry_max_s)
         # A copy that still lies in this process need not be joined by another one.
         has_left = request.departure is None or request.departure.done
-        if not (has_left and self._dispatch(request)):
+        if not (has_left and self._dispatch(request, request.again or request.frames)):
             request.due_at = now + request.retry_s
 
     # ------------------------------------------------------------ time
@@ -444,7 +450,7 @@ class RpcClient:
         self._send_waiting()
         self._wake_at(min((min(r.deadline, r.due_at) for _, r in self._outbox.pending()), default=NEVER))
 
-    def _unanswered(self, request: _Request) -> PeerUnavailable:
+    def _unanswered(self, request: Request) -> PeerUnavailable:
         was_sent = request.departure is not None
         refusal = self._transport.refusal
         if refusal is not None:
@@ -479,7 +485,7 @@ class RpcClient:
         if not self._is_closed:
             self._send_waiting()
 
-    def _finish(self, request: _Request, outcome: Message | EdlzError) -> None:
+    def _finish(self, request: Request, outcome: Message | EdlzError) -> None:
         try:
             request.on_answer(outcome)
         except Exception as error:

@@ -57,8 +57,8 @@ class ServerTransport(Protocol):
 
     endpoint: str  # where it listens, with the port that was chosen
 
-    def send(self, peer: bytes, frames: Sequence[Buffer]) -> bool:
-        """Send a message, never waiting; False if the peer is gone or takes nothing more."""
+    def send(self, peer: bytes, frames: Sequence[Buffer]) -> Departure | None:
+        """Send a message, never waiting; None if the peer is gone or takes nothing more."""
         ...
 
     def close(self) -> None: ...
@@ -148,21 +148,19 @@ class RouterSocket(LoopSocket):
         self.endpoint: str = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
         self._watch()
 
-    def send(self, peer: bytes, frames: Sequence[Buffer]) -> bool:
-        """Send a message, never waiting; False if the peer is gone or takes nothing more.
+    def send(self, peer: bytes, frames: Sequence[Buffer]) -> Departure | None:
+        """Send a message, never waiting; None if the peer is gone or takes nothing more.
 
         A full peer is stuck or gone, since credits bound what it can be owed: the message is dropped, and
         it may ask again.
         """
         if self._is_closed:
-            return False
+            return None
         try:
             departure = self._wire.send(frames, peer)
-            if departure is None:
-                return False
-            if not departure.done:
+            if departure is not None and not departure.done:
                 self._watch_departures()
-            return True
+            return departure
         finally:
             if not self._is_drain_due and self._wire.events() & POLLIN:
                 self._schedule_drain()

@@ -141,6 +141,31 @@ def test_an_unanswered_request_is_repeated_and_answered_once(run: Run) -> None:
     run(main())
 
 
+def test_a_request_with_a_short_form_is_repeated_by_it_until_the_connection_is_another_one(
+    run: Run, address: str
+) -> None:
+    async def main() -> None:
+        first = Server(address)
+        client = RpcClient(address, role="worker", identity="0", retry_s=0.02, retry_max_s=0.05)
+        answers: list[Message | EdlzError] = []
+        long = push_of(np.ones(1000, np.float32))
+        request_id = client.send(long, answers.append, again=REQUEST)
+        await until(lambda: len(first.requests) >= 3)
+        assert {to.request_id for to, _ in first.requests} == {request_id}
+        assert [body == REQUEST for _, body in first.requests[:3]] == [False, True, True]
+        first.rpc.close()
+        await until(lambda: not client.is_connected)
+        second = Server(address)
+        await until(lambda: len(second.requests) >= 2)
+        assert [body == REQUEST for _, body in second.requests[:2]] == [False, True]
+        second.rpc.reply(second.requests[0][0], part(np.ones(2, np.float32)))
+        await until(lambda: answers)
+        client.close()
+        second.rpc.close()
+
+    run(main())
+
+
 def test_intervals_grow_up_to_a_limit(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     intervals: list[tuple[float, float]] = []  # at most, at least
 
@@ -148,9 +173,9 @@ def test_intervals_grow_up_to_a_limit(run: Run, monkeypatch: pytest.MonkeyPatch)
         async with pair(retry_s=0.01, retry_max_s=0.03) as (_, client):
             clock, dispatch = asyncio.get_running_loop().time, client._dispatch
 
-            def noting_dispatch(request: Any) -> bool:
+            def noting_dispatch(request: Any, frames: Any) -> bool:
                 before = clock()
-                is_sent = dispatch(request)
+                is_sent = dispatch(request, frames)
                 intervals.append((request.due_at - before, request.due_at - clock()))
                 return is_sent
 

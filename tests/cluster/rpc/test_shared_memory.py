@@ -61,6 +61,25 @@ def test_an_answer_holds_its_array_until_it_has_left(run: Run) -> None:
     run(main())
 
 
+def test_a_large_answer_is_not_repeated_while_a_copy_has_not_left(run: Run) -> None:
+    """Who asks again reads slowly, or not at all: a second copy would come behind the first."""
+
+    async def main() -> None:
+        server = Server()
+        with raw_peer(server.rpc.endpoint) as peer:
+            peer.setsockopt(zmq.RCVHWM, 1)
+            for number in range(5):
+                peer.send_multipart(Codec("answers").encode(REQUEST, number))
+            await until(lambda: len(server.requests) == 5)
+            *others, last = (to for to, _ in server.requests)
+            for to in (*others, last, last, last):
+                server.rpc.reply(to, part(np.ones(10_000_000, np.float32)))
+            assert server.rpc.traffic.answers == 5
+        server.rpc.close()
+
+    run(main())
+
+
 def test_a_request_holds_its_array_until_it_is_answered(run: Run) -> None:
     async def main() -> None:
         async with pair() as (server, client):
