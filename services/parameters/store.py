@@ -245,8 +245,8 @@ class Store:
         """Return the values one version ago, if a step of this life made the newest."""
         return self._before
 
-    def vector(self, name: str) -> Vector:
-        """Return a vector without padding: `dense`, `state` or an optimizer slot.
+    def vector(self, name: str, first: int, count: int) -> tuple[Vector, int]:
+        """Return some elements of a vector without padding, and how many it has: `dense`, `state` or an optimizer slot.
 
         Raises
         ------
@@ -256,7 +256,8 @@ class Store:
         vectors = {"dense": self._dense, "state": self._state, **self._optimizer.slots}
         layout = self.layout.state if name == "state" else self.layout.dense
         lo, _ = slice_bounds(layout.size, self._begin.partition, self._begin.partitions)
-        return layout.unpadded(vectors[name], lo).astype(np.float32, copy=False)
+        elements, total = layout.unpadded(vectors[name], lo, first, count)
+        return elements.astype(np.float32, copy=False), total
 
     def capture(self, era: Identity) -> State:
         """Return the state as it is now; later steps do not change it.  To be closed."""
@@ -482,8 +483,7 @@ def read(body: ReadVector | ReadTables, store: Store) -> VectorPart | TableDiges
     if isinstance(body, ReadTables):
         return TableDigests(digests=tuple(digest.to_bytes(16, "little") for digest in store.tables.digests()))
     try:
-        vector = store.vector(body.vector)
+        values, total = store.vector(body.vector, body.first, body.count)
     except KeyError:
         raise RemoteProtocolError(f"there is no vector {body.vector!r}; slots: {store.slots}") from None
-    values = vector[body.first : body.first + body.count]
-    return VectorPart(total=len(vector), slots=store.slots, values=values)
+    return VectorPart(total=total, slots=store.slots, values=values)

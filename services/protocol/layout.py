@@ -53,14 +53,32 @@ class VectorLayout(msgspec.Struct, frozen=True, kw_only=True, array_like=True, d
         """Elements of the variables themselves, without padding."""
         return sum(v.size for v in self.variables)
 
-    def unpadded(self, vector: npt.NDArray[np.generic], start: int) -> npt.NDArray[np.generic]:
-        """Return the elements that belong to variables of a piece of the vector that begins at `start`."""
-        is_used = np.zeros(len(vector), bool)
+    def unpadded(
+        self, vector: npt.NDArray[np.generic], start: int, first: int, count: int
+    ) -> tuple[npt.NDArray[np.generic], int]:
+        """Return some of the elements that belong to variables, of a piece of the vector that begins at `start`.
+
+        Parameters
+        ----------
+        first, count : int
+            Which of them; fewer if there are no more.
+
+        Returns
+        -------
+        elements : ndarray
+        total : int
+            How many there are in the piece.
+        """
+        found, total = [vector[:0]], 0
         for variable, offset in zip(self.variables, self.offsets, strict=False):
-            lo, hi = max(offset - start, 0), offset + variable.size - start
-            if hi > 0 and lo < len(vector):
-                is_used[lo:hi] = True
-        return vector[is_used]
+            lo, hi = max(offset - start, 0), min(offset + variable.size - start, len(vector))
+            if hi <= lo:
+                continue
+            begin, end = max(first - total, 0), min(first + count - total, hi - lo)
+            if begin < end:
+                found.append(vector[lo + begin : lo + end])
+            total += hi - lo
+        return np.concatenate(found), total
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True, array_like=True, dict=True):

@@ -7,11 +7,11 @@ import numpy as np
 
 from edlz.services.master.core.tasks.task_failures import MAX_ATTEMPTS
 from edlz.services.master.digest import read_digest
-from edlz.services.parameters.store import Store
+from edlz.services.parameters.store import Store, read
 from edlz.services.protocol.concluded_rounds import ConcludedRound
 from edlz.services.protocol.job_status import FailureView
 from edlz.services.protocol.ledger import TaskSet
-from edlz.services.protocol.messages import ReadVector, TableDigests, VectorPart
+from edlz.services.protocol.messages import ReadVector, TableDigests
 from edlz.services.storage.state import State
 from tests.simulation.callbacks import seen
 from tests.simulation.model import final_bytes
@@ -110,9 +110,7 @@ def _digest_of(stores: list[Store]) -> str:
     while True:
         store = stores[index]
         if isinstance(body, ReadVector):
-            vector = store.vector(body.vector)
-            values = vector[body.first : body.first + body.count]
-            answer = VectorPart(total=len(vector), slots=store.slots, values=values)
+            answer = read(body, store)
         else:
             answer = TableDigests(
                 digests=[digest.to_bytes(16, "little") for digest in store.tables.digests()]

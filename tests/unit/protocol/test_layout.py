@@ -22,8 +22,10 @@ def test_slices_are_contiguous_aligned_and_near_equal(size: int, count: int) -> 
     assert max(lengths) - min(lengths) <= 2 * ALIGNMENT
 
 
-@given(shapes, st.integers(1, 5))
-def test_unpadded_slices_join_to_the_unpadded_vector(shapes: list[tuple[int, ...]], count: int) -> None:
+@given(shapes, st.integers(1, 5), st.integers(1, 40))
+def test_unpadded_slices_join_to_the_unpadded_vector(
+    shapes: list[tuple[int, ...]], count: int, most: int
+) -> None:
     layout = VectorLayout(variables=tuple(Variable(path=str(i), shape=s) for i, s in enumerate(shapes)))
     vector = np.full(layout.size, -1.0, np.float32)
     wanted = []
@@ -34,6 +36,11 @@ def test_unpadded_slices_join_to_the_unpadded_vector(shapes: list[tuple[int, ...
     parts = []
     for p in range(count):
         lo, hi = slice_bounds(layout.size, p, count)
-        parts += layout.unpadded(vector[lo:hi], lo).tolist()
+        first, total = 0, 1
+        while first < total:
+            elements, total = layout.unpadded(vector[lo:hi], lo, first, most)
+            assert len(elements) == min(most, total - first)
+            parts += elements.tolist()
+            first += most
     assert parts == wanted
     assert layout.element_count == len(wanted)
