@@ -8,7 +8,8 @@ import os
 import sys
 from typing import Any
 
-from edlz.services.parameters.store import MeanStep, Store
+from edlz.services.parameters.mean_step import NextValues
+from edlz.services.parameters.store import Store
 from edlz.services.transport.rpc import RpcServer
 from edlz.services.worker import members
 from edlz.services.worker.__main__ import main as work
@@ -26,8 +27,8 @@ def main() -> int:
             super().__init__(*args, **kwargs)
             self.endpoint = address
 
-    def advance_and_tell(self: Store, step: MeanStep) -> None:
-        advance(self, step)
+    def advance_and_tell(self: Store, values: NextValues) -> None:
+        advance(self, values)
         os.pwrite(versions, self.version.to_bytes(8, "little"), 0)
 
     members.RpcServer = BehindLine  # type: ignore[attr-defined]

@@ -15,13 +15,15 @@ import numpy as np
 
 from edlz.core_ext.dense import copy
 from edlz.core_ext.memory import aligned_empty
-from edlz.services.parameters.store import MeanStep, Store
+from edlz.services.parameters.mean_step import MeanStep, NextValues
+from edlz.services.parameters.store import Store
 from edlz.services.process.runtime import Stop, run_service
 from edlz.services.protocol.layout import Layout, Variable, VectorLayout
 from edlz.services.protocol.messages import Decided, GroupOrders, Member, OptimizerSpec, SlotHeader
 from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.transport.security import Security
 from edlz.services.worker.core.groups.inputs import (
+    Advanced,
     BlockComputed,
     Built,
     Digested,
@@ -29,7 +31,14 @@ from edlz.services.worker.core.groups.inputs import (
     MemberOrdered,
     SlotComputed,
 )
-from edlz.services.worker.core.groups.instructions import Abandon, AskMember, Compute, DigestState, Reply
+from edlz.services.worker.core.groups.instructions import (
+    Abandon,
+    Advance,
+    AskMember,
+    Compute,
+    DigestState,
+    Reply,
+)
 from edlz.services.worker.core.groups.milestones import Milestones
 from edlz.services.worker.core.groups.replica import Replica
 from edlz.services.worker.members import MemberLines
@@ -42,8 +51,8 @@ MINIBATCHES = 1 << 30  # of a task: it never ends
 class _StoreWithoutOptimizer(Store):
     """The state of a job, whose parameters stay."""
 
-    def advance(self, step: MeanStep) -> None:
-        super().advance(MeanStep(minibatches=step.minibatches, learning_rate=step.learning_rate))
+    def prepare(self, step: MeanStep) -> NextValues:
+        return super().prepare(MeanStep(minibatches=step.minibatches, learning_rate=step.learning_rate))
 
 
 class _Exchanging:
@@ -87,6 +96,9 @@ class _Exchanging:
                     self._lines.reply(instruction)
                 case Abandon():
                     self._lines.abandon()
+                case Advance(values):
+                    values.run()
+                    self._loop.call_soon(self.feed, Advanced())
                 case DigestState(
                     key
                 ):  # members are equal here; what it takes to compare them is not the exchange's

@@ -22,6 +22,7 @@ from edlz.services.errors import RemoteProtocolError
 from edlz.services.parameters.applied_counts import AppliedCounts, no_counts
 from edlz.services.parameters.dense_optimizer import DenseOptimizer
 from edlz.services.parameters.lent_buffers import LentBuffers
+from edlz.services.parameters.mean_step import MeanStep, NextValues
 from edlz.services.parameters.tables import Tables, empty_rows
 from edlz.services.protocol.layout import Layout, slice_bounds
 from edlz.services.protocol.ledger import Ledger, LedgerRecord
@@ -38,7 +39,7 @@ from edlz.services.protocol.messages import (
 )
 from edlz.services.storage.state import State
 
-__all__ = ["MeanStep", "Store", "Values", "initial_digest", "read"]
+__all__ = ["Store", "Values", "initial_digest", "read"]
 
 Vector = npt.NDArray[np.float32]
 Counters = npt.NDArray[np.int64]
@@ -53,20 +54,6 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
     dense: Vector
     state: Vector
     counters: Counters
-
-
-class MeanStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A synchronous step whose sums others have made: the mean of its gradients and states.
-
-    `minibatches`: (task, index, is last, is empty, loss) of its slots, in their order.  The mean gradient lies in parts,
-    one after another; there are none if all slots were empty.
-    """
-
-    minibatches: tuple[tuple[int, int, bool, bool, float | None], ...]
-    learning_rate: float
-    gradient: tuple[Vector, ...] = ()
-    state: Vector | None = None
-    counters: Counters | None = None
 
 
 class _Steps(NamedTuple):
@@ -392,15 +379,13 @@ class Store:
         self._before = before
         self.version += 1
 
-    def advance(self, step: MeanStep) -> None:
-        """Take a synchronous step whose mean is known, in place unless the newest values are being sent.
-
-        No version before is kept, and no rows are changed.
+    def prepare(self, step: MeanStep) -> NextValues:
+        """Return what works out the values that a synchronous step leads to, if that is the next one; nothing has changed.
 
         Raises
         ------
         ValueError
-            If a minibatch is not the next one of its task, or a vector does not fit; nothing has changed.
+            If a minibatch is not the next one of its task, or a vector does not fit.
         """
         if step.gradient and sum(map(len, step.gradient)) != len(self._dense):
             raise _misfit("gradient", np.concatenate(step.gradient), self._dense)
@@ -408,18 +393,21 @@ class Store:
             raise _misfit("state", step.state, self._state)
         if step.counters is not None and step.counters.shape != self._counters.shape:
             raise _misfit("counters", step.counters, self._counters)
-        steps = self._optimizer.steps(step.learning_rate, self.iterations) if step.gradient else ()
         self._check_next([(task, index) for task, index, *_ in step.minibatches])
+        steps = self._optimizer.steps(step.learning_rate, self.iterations) if step.gradient else ()
+        return NextValues(step, self._optimizer, steps, self._buffers, self._dense)
+
+    def advance(self, values: NextValues) -> None:
+        """Take a step whose values are worked out.  No version before is kept, and no rows are changed."""
+        step = values.step
         for task, index, is_last, is_empty, loss in step.minibatches:
             self.ledger.note(task, index, is_last=is_last, is_empty=is_empty)
             if not is_empty:
                 self.counts.note(task)
                 self._note_loss(loss)
         if step.gradient:
-            out = self._dense if self._buffers.is_free(self._dense) else self._buffers.take(self._dense)
-            self._optimizer.apply_in_parts(steps, out, self._dense, step.gradient)
+            self._dense = values.dense
             self.iterations += 1
-            self._dense = out
             if step.state is not None:
                 self._state = np.array(step.state, np.float32)
             if step.counters is not None:

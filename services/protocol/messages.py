@@ -346,6 +346,7 @@ MemberPhase = Literal[
     "fetching",
     "computing",
     "staged",
+    "advancing",
     "held",
     "barred",
     "failed",
@@ -805,6 +806,7 @@ class Reduce(Message, frozen=True, kw_only=True, tag=50):
     `places`: first slots of the nodes that the member has added up; `dense` and `state` have the bucket's piece of
     each.  What all must agree on comes from rank 0: `learning_rate`, and `snapshot_at` and `checkpoint_at`, versions that all
     write, for recovery and as a checkpoint.  `checksum`: of the member's whole state, at versions where members compare theirs.
+    `is_again`: the part was sent before, and this one has nothing in it but where it belongs: its answer is still waited for.
     """
 
     generation: Identity
@@ -820,6 +822,7 @@ class Reduce(Message, frozen=True, kw_only=True, tag=50):
     snapshot_at: int = 0
     checkpoint_at: int = 0
     checksum: str = ""
+    is_again: bool = False
 
 
 class Reduced(Message, frozen=True, kw_only=True, tag=51):
@@ -842,9 +845,9 @@ class Reduced(Message, frozen=True, kw_only=True, tag=51):
 
 
 class GroupRefused(Message, frozen=True, kw_only=True, tag=52):
-    """`generation`: what the refusing member has promised."""
+    """`generation`: what the refusing member has promised.  "not here": the part that was sent before is not."""
 
-    reason: Literal["not ready", "generation", "moved on"]
+    reason: Literal["not ready", "generation", "moved on", "not here"]
     generation: Identity
 
 

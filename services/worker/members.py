@@ -91,7 +91,7 @@ class MemberLines:
             else:
                 self._feed(Answered(who, key, answer))
 
-        number = line.send(asked.body, on_answer)
+        number = line.send(asked.body, on_answer, again=asked.again)
         under_way.add(number)
 
     def reply(self, reply: Reply) -> None:

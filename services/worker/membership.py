@@ -5,6 +5,8 @@ import logging
 import secrets
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from edlz.services.configuration.endpoints import parse_endpoint
@@ -19,8 +21,16 @@ from edlz.services.storage.state import State
 from edlz.services.transport.security import Security
 from edlz.services.worker.block_computing import BlockComputing
 from edlz.services.worker.computing import Computing
-from edlz.services.worker.core.groups.inputs import Assembled, Digested, Input, Loaded, PartWritten
+from edlz.services.worker.core.groups.inputs import (
+    Advanced,
+    Assembled,
+    Digested,
+    Input,
+    Loaded,
+    PartWritten,
+)
 from edlz.services.worker.core.groups.instructions import (
+    Advance,
     AskMember,
     AssembleState,
     Compute,
@@ -29,13 +39,16 @@ from edlz.services.worker.core.groups.instructions import (
     Reply,
     WritePart,
 )
-from edlz.services.worker.core.groups.state_transfer import state_digest
+from edlz.services.worker.core.groups.state_transfer import copy_of, state_digest
 from edlz.services.worker.members import MemberLines
 
 __all__ = ["Membership"]
 
 Result = TypeVar("Result")
 
+LONG_ELEMENTS = (
+    1 << 18
+)  # of a vector: what is done with more of them holds the loop for more than about a millisecond
 AGAIN_S = 5.0  # the state that the job ends with is tried again so often
 FULL_S = 300.0  # a disk that stays full ends the job
 
@@ -90,9 +103,10 @@ class Membership:
         self.sees_job_dir = self._files.are_marked
         self._tag = f"worker-{config.worker_id}-{secrets.token_hex(4)}"
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="disk")
-        self._aside = ThreadPoolExecutor(
-            1, thread_name_prefix="state"
-        )  # for what would hold the loop for long
+        self._copy: _Copy | None = None  # of this member's part, as long as its state stays as it is
+        # For what would hold the loop for long, one after another: see `_with_state`.
+        self._aside = ThreadPoolExecutor(1, thread_name_prefix="state")
+        self._under_way = 0
         self._blocks: BlockComputing | None = None
         self._loop = asyncio.get_running_loop()
         self._last: WritePart | None = None  # the state that the job ends with, while it has to be written
@@ -120,7 +134,7 @@ class Membership:
 
     def abandon(self) -> None:
         """What is computed and what others were asked is of no use any more."""
-        self._last = None
+        self._last = self._copy = None
         self._lines.abandon()
         if self._blocks is not None:
             self._blocks.abandon()
@@ -131,19 +145,36 @@ class Membership:
         self._blocks = self._blocks or self._computing.block_computing(self._feed)
         self._blocks.compute(order, store)
 
-    # -- a transfer
+    # -- its state
+
+    def advance(self, order: Advance) -> None:
+        self._copy = None
+        self._with_state(order.values.run, lambda _: self._feed(Advanced()), order.values.size)
 
     def digest(self, order: DigestState) -> None:
         def done(digest: str) -> None:
             self._feed(Digested(order.key, digest))
 
-        self._run(self._aside, lambda: state_digest(order.state), done)
+        self._with_state(lambda: state_digest(order.state), done, len(order.state.dense))
 
     def assemble(self, order: AssembleState) -> None:
         def done(state: State | None) -> None:
             self._feed(Assembled(order.attempt, state))
 
-        self._run(self._aside, lambda: order.incoming.whole(), done)
+        self._with_state(order.incoming.whole, done, order.incoming.size)
+
+    def _with_state(self, work: Callable[[], Result], then: Callable[[Result], None], size: int) -> None:
+        """Have something done that reads or changes a state's vectors of this size, after all that was to be done before."""
+        if size <= LONG_ELEMENTS and not self._under_way:
+            self._loop.call_soon(self._finish, then, work())
+            return
+
+        def done(result: Result) -> None:
+            self._under_way -= 1
+            then(result)
+
+        self._under_way += 1
+        self._run(self._aside, work, done)
 
     # -- the disk
 
@@ -163,7 +194,17 @@ class Membership:
     def write(self, order: WritePart) -> None:
         if order.is_last:
             self._last = order
-        self._try_to_write(order, self._loop.time())
+        copy = self._copy
+        if copy is None:
+            copy = self._copy = _Copy()
+            self._with_state(partial(copy_of, order.state), copy.end, len(order.state.dense))
+        copy.then(lambda state: self._begin_to_write(order, replace(order, state=state)))
+
+    def _begin_to_write(self, order: WritePart, copied: WritePart) -> None:
+        """The state is copied; the last one is written as long as it is the last one."""
+        if order is self._last:
+            self._last = copied
+        self._try_to_write(copied, self._loop.time())
 
     def _try_to_write(self, order: WritePart, since_s: float) -> None:
         self._run(
@@ -227,6 +268,28 @@ class Membership:
     def _finish(self, then: Callable[[Result], None], result: Result) -> None:
         if not self._is_closed:
             then(result)
+
+
+class _Copy:
+    """A copy of a part that is under way, or made, for all who write it."""
+
+    def __init__(self) -> None:
+        self._state: State | None = None
+        self._waiting: list[Callable[[State], None]] = []
+
+    def end(self, state: State) -> None:
+        """It is made."""
+        self._state = state
+        waiting, self._waiting = self._waiting, []
+        for call in waiting:
+            call(state)
+
+    def then(self, call: Callable[[State], None]) -> None:
+        """Have somebody given it as soon as it is made."""
+        if self._state is None:
+            self._waiting.append(call)
+        else:
+            call(self._state)
 
 
 def _warn_if_elsewhere(endpoint: str, master: str) -> None:

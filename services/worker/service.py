@@ -233,6 +233,10 @@ class WorkerService(Shell[Input, Instruction]):
     def _compute_block(self, instruction: members.Compute) -> None:
         self._member.compute(instruction, self._core.replica)
 
+    @carries.out(members.Advance)
+    def _advance(self, instruction: members.Advance) -> None:
+        self._member.advance(instruction)
+
     @carries.out(members.Abandon)
     def _abandon(self, _: members.Abandon) -> None:
         self._member.abandon()

@@ -20,6 +20,7 @@ from edlz.services.transport.security import Security
 from edlz.services.worker.core.groups import inputs
 from edlz.services.worker.core.groups.instructions import (
     Abandon,
+    Advance,
     AskMember,
     AssembleState,
     Compute,
@@ -32,7 +33,7 @@ from edlz.services.worker.core.groups.instructions import (
 )
 from edlz.services.worker.core.groups.milestones import Milestones
 from edlz.services.worker.core.groups.replica import BUCKET, Replica
-from edlz.services.worker.core.groups.state_transfer import state_digest
+from edlz.services.worker.core.groups.state_transfer import copy_of, state_digest
 from edlz.services.worker.members import MemberLines
 from tests.loops import LOOPS, Run, runner_on
 from tests.rpc_peers import until
@@ -140,13 +141,17 @@ class LiveMember:
                 self.lines.abandon()
             case Compute():
                 asyncio.get_running_loop().call_soon(self.compute, instruction)
-            case WritePart(_, state):
+            case WritePart(_, part):
+                state = copy_of(part)
                 parts = self.cluster.parts.setdefault(state.name, {})
                 parts[state.partition] = state
                 written = inputs.PartWritten(
                     instruction.generation, state.name, state.partition, state.partitions
                 )
                 self.soon(written)
+            case Advance(values):
+                values.run()
+                self.soon(inputs.Advanced())
             case DigestState(key, state):
                 self.soon(inputs.Digested(key, state_digest(state)))
             case AssembleState(attempt, incoming):

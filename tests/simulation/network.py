@@ -46,7 +46,14 @@ class Network:
         self._last_delivery: dict[tuple[int, str], float] = {}
 
     def ask(
-        self, process: Process, role: str, key: Hashable, body: Message, *, is_newest: bool = False
+        self,
+        process: Process,
+        role: str,
+        key: Hashable,
+        body: Message,
+        *,
+        is_newest: bool = False,
+        again: Message | None = None,
     ) -> None:
         """Send a request, repeatedly, until it is answered.
 
@@ -57,7 +64,7 @@ class Network:
             for number, _ in outbox.pending():
                 if number not in outbox.under_way:
                     outbox.pop(number)
-        outbox.add(next(self._requests), Request(role, key, body), body)
+        outbox.add(next(self._requests), Request(role, key, body, again), body)
         self._send_waiting(process, outbox)
 
     def repeat(self, process: Process) -> None:
@@ -65,7 +72,7 @@ class Network:
         under_way = [item for outbox in process.outboxes.values() for item in outbox.under_way.items()]
         for number, request in sorted(under_way, key=lambda item: item[0]):
             if self._job.now - request.sent_s > RETRY_S:
-                self._dispatch(process, number, request)
+                self._dispatch(process, number, request, request.again)
 
     def reply(self, to: Hashable, body: Message) -> None:
         """Answer a request; `to` as the core got it."""
@@ -110,10 +117,12 @@ class Network:
             outbox.leave(found[0])
             self._dispatch(process, *found)
 
-    def _dispatch(self, process: Process, number: int, request: Request) -> None:
+    def _dispatch(
+        self, process: Process, number: int, request: Request, again: Message | None = None
+    ) -> None:
         request.sent_s = self._job.now
         self._newest.setdefault(request.role, {})[process.name, type(request.body)] = request.body
-        self._send(process, request.role, number, request.body)
+        self._send(process, request.role, number, again or request.body)
 
     def _break(self, key: tuple[int, str]) -> None:
         self._connections.pop(key).is_up = False

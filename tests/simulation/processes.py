@@ -22,6 +22,7 @@ class Request:
     role: str
     key: Hashable
     body: Message
+    again: Message | None = None  # what it is repeated with
     sent_s: float = 0.0
 
 

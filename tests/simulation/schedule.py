@@ -42,7 +42,16 @@ BARRIER_MOMENTS = (
 GROUP_MOMENTS = (
     *(
         f"member {phase}"
-        for phase in ("promised", "fetching", "computing", "staged", "barred", "sealing", "sealed")
+        for phase in (
+            "promised",
+            "fetching",
+            "computing",
+            "staged",
+            "advancing",
+            "barred",
+            "sealing",
+            "sealed",
+        )
     ),
     *("barrier", "evaluating", "shown", "keeping", "decided", "passed", "digest", "complete"),
 )

@@ -185,6 +185,7 @@ Instruction = (
     | members.AskMember
     | members.Reply
     | members.Compute
+    | members.Advance
     | members.Abandon
     | members.DigestState
     | members.AssembleState

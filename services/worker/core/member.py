@@ -2,12 +2,10 @@
 
 Theory of operation.  What is computed next is the `Replica`'s affair; here is what the rest of a worker's life asks of its
 training.  The one partition that evaluations pull their values from is the replica in this process: what is asked of it is
-answered at once, with a copy, and only while the replica has the state of its group.
+answered at once, and only while the replica has the state of its group.
 """
 
 from collections.abc import Callable
-
-import numpy as np
 
 from edlz.services.configuration.job_settings import JobSettings
 from edlz.services.protocol.concluded_rounds import CallbackNeeds
@@ -141,19 +139,21 @@ class MemberTraining(Training):
         return out
 
     def newest(self, pull: NewestPull) -> Exchanged | Refused:
-        """Return the replica's values, for evaluation; later steps do not change them."""
+        """Return the replica's values, for evaluation; they are lent: a later step does not change them."""
         replica, store = self.replica, self.replica.store
         is_wanted = pull.version in (ANY_VERSION, replica.name[1])
-        if store is None or not (is_wanted and replica.is_member):
+        has_state = replica.is_member and replica.phase is not Phase.ADVANCING
+        if store is None or not (is_wanted and has_state):
             return Refused(reason="not ready")
+        values = store.values()
         return Exchanged(
             incarnation=replica.name[0],
             mark=0,
             finished=False,
-            version=store.version,
-            dense=store.dense.copy(),
-            state=store.state.copy(),
-            counters=np.array(store.counters),
+            version=values.version,
+            dense=values.dense,
+            state=values.state,
+            counters=values.counters,
         )
 
     def end_job(self, failed: FailedTask) -> None:

@@ -5,7 +5,7 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,14 @@ import numpy as np
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.master.core.groups import events
 from edlz.services.master.core.groups.rendezvous import Rendezvous
+from edlz.services.parameters.mean_step import NextValues
 from edlz.services.protocol.ledger import TaskSet
 from edlz.services.protocol.messages import Decided, GroupOrders, Member, MemberStatus, SlotHeader
 from edlz.services.storage.state import State
 from edlz.services.worker.core.groups import inputs
 from edlz.services.worker.core.groups.instructions import (
     Abandon,
+    Advance,
     AskMember,
     AssembleState,
     Compute,
@@ -32,8 +34,8 @@ from edlz.services.worker.core.groups.instructions import (
 )
 from edlz.services.worker.core.groups.milestones import Milestones
 from edlz.services.worker.core.groups.replica import Replica
-from edlz.services.worker.core.groups.replica_phases import Phase
-from edlz.services.worker.core.groups.state_transfer import state_digest
+from edlz.services.worker.core.groups.replica_phases import IN_STEP, Phase
+from edlz.services.worker.core.groups.state_transfer import copy_of, state_digest
 from tests.simulation.groups.disk import GroupDisk
 from tests.simulation.groups.reference import group_reference, initial_store, learning_rate
 from tests.simulation.groups.schedule import GroupFault, GroupSchedule
@@ -62,6 +64,7 @@ class Asked:
     key: Hashable
     body: Any
     sent_s: float
+    again: Any = None  # what it is repeated with
 
 
 @dataclass
@@ -223,7 +226,7 @@ class GroupJob:
             return
         process.is_up = False
         self.log.append(f"{self.now:8.2f} worker {process.number} ends")
-        if process.core._is_in_step:
+        if process.core.phase in IN_STEP:
             self.figures["in step when it ended"] += 1
         if self.rng.random() < 0.7:
 
@@ -247,20 +250,20 @@ class GroupJob:
         is_lone = MASTER not in pair and len(pair) > 1 and not pair.isdisjoint(self._lone)
         return is_lone or any(pair == cut for cut, _ in self._cuts)
 
-    def _ask(self, process: Process, to: int, key: Hashable, body: Any) -> None:
+    def _ask(self, process: Process, to: int, key: Hashable, body: Any, again: Any = None) -> None:
         number = next(self._requests)
-        process.asked[number] = Asked(to, key, body, self.now)
-        self._send(process, number)
+        process.asked[number] = Asked(to, key, body, self.now, again)
+        self._send(process, number, body)
 
     def _retry(self, process: Process) -> None:
         for number, asked in list(process.asked.items()):
             if self.now - asked.sent_s > RETRY_S:
                 asked.sent_s = self.now
-                self._send(process, number)
+                self._send(process, number, asked.again or asked.body)
 
-    def _send(self, process: Process, number: int) -> None:
-        asked = process.asked[number]
-        self._carry(process.number, asked.to, lambda server: self._arrive(process, number, server, asked))
+    def _send(self, process: Process, number: int, body: Any) -> None:
+        to = process.asked[number].to
+        self._carry(process.number, to, lambda server: self._arrive(process, number, server, body))
 
     def _carry(self, sender: int, to: int, action: Callable[[Process], None]) -> None:
         """Bring something to a process, sometimes late, twice or not at all; to MASTER: whoever that is by then."""
@@ -275,12 +278,12 @@ class GroupJob:
 
             self._at(self.now + delay, arrive)
 
-    def _arrive(self, client: Process, number: int, server: Process, asked: Asked) -> None:
+    def _arrive(self, client: Process, number: int, server: Process, body: Any) -> None:
         to = (client.number, number)
         if server.number > 0:
-            self._feed(server, inputs.Request(to, asked.body))
+            self._feed(server, inputs.Request(to, body))
         else:
-            self._on_status(server, to, *asked.body)
+            self._on_status(server, to, *body)
 
     def _reply(self, server: Process, to: tuple[int, int], body: Any) -> None:
         client, number = to
@@ -470,11 +473,13 @@ class GroupJob:
             case Abandon():
                 process.computing = 0
                 process.asked = {n: a for n, a in process.asked.items() if a.to == MASTER}
-            case AskMember(member, key, body):
+            case AskMember(member, key, body, again):
                 self.figures["sent to members"] += 1
-                self._ask(process, member.incarnation[1], key, body)
+                self._ask(process, member.incarnation[1], key, body, again)
             case Reply(to, body):
                 self._reply(process, to, body)
+            case Advance(values):
+                self._beside(process, lambda: self._advanced(values))
             case DigestState(key, state):  # steps may change it meanwhile
                 self._beside(process, lambda: inputs.Digested(key, state_digest(state)))
             case AssembleState(attempt, incoming):
@@ -484,13 +489,18 @@ class GroupJob:
                 self._reach("loading", process)
                 self._within(0.2, 2, lambda: self._when_awake(process, lambda: self._load(process, name)))
             case WritePart():
+                copied = replace(instruction, state=copy_of(instruction.state))
                 self._within(
-                    0.1, 1.5, lambda: self._when_awake(process, lambda: self._write(process, instruction))
+                    0.1, 1.5, lambda: self._when_awake(process, lambda: self._write(process, copied))
                 )
 
     def _beside(self, process: Process, work: Callable[[], inputs.Input]) -> None:
         """Have a thread of a process do something that takes a while."""
         self._within(0.02, 1.0, lambda: self._when_awake(process, lambda: self._feed(process, work())))
+
+    def _advanced(self, values: NextValues) -> inputs.Input:
+        values.run()
+        return inputs.Advanced()
 
     def _compute(self, process: Process, order: Compute, place: int) -> None:
         """Compute a block's slots one after another."""
@@ -568,13 +578,21 @@ class GroupJob:
                 self._last_fault_s = max(self._last_fault_s, when + min(fault.seconds, 20))
                 self._at(when, lambda fault=fault: self._suffer(fault, process))
 
+    def _struck(self, fault: GroupFault, whose: Process | None) -> Process | None:
+        """Return whom a fault befalls, if it is a worker's."""
+        if whose is not None and whose.number > 0 and fault.who == 0 and whose.is_up:
+            return whose
+        alive = self.workers
+        return alive[fault.who % len(alive)] if alive else None
+
     def _suffer(self, fault: GroupFault, whose: Process | None = None) -> None:
+        struck = self._struck(fault, whose)
+        if fault.kind == "damage" and struck is not None and struck.core.phase is Phase.ADVANCING:
+            self._at(self.now + 0.05, lambda: self._suffer(fault, struck))  # between two states it has none
+            return
         self.log.append(f"{self.now:8.2f} FAULT {fault}")
         self.figures["faults"] += 1
-        alive, until = self.workers, self.now + fault.seconds
-        process = alive[fault.who % len(alive)] if alive else None
-        if whose is not None and whose.number > 0 and fault.who == 0 and whose.is_up:
-            process = whose
+        alive, until, process = self.workers, self.now + fault.seconds, self._struck(fault, whose)
         match fault.kind:
             case "kill" if process:
                 self._end(process, is_replaced=True)

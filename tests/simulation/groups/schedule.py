@@ -12,6 +12,7 @@ MOMENTS = (
         "fetching",
         "computing",
         "staged",
+        "advancing",
         "held",
         "failed",
         "sealing",

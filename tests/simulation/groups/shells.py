@@ -5,7 +5,7 @@
 
 import math
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,7 +19,7 @@ from edlz.services.protocol.messages import ExportLease, FailedTask, PartInfo, S
 from edlz.services.storage.state import State
 from edlz.services.worker.core.groups import inputs
 from edlz.services.worker.core.groups import instructions as members
-from edlz.services.worker.core.groups.state_transfer import state_digest
+from edlz.services.worker.core.groups.state_transfer import copy_of, state_digest
 from edlz.services.worker.core.inputs import ModelBuilt, OfGroup
 from tests.simulation.callbacks import callback_needs, loss_of
 from tests.simulation.model import LAYOUT, OPTIMIZER, compute_gradient, final_bytes, initial_vectors
@@ -143,12 +143,13 @@ class MemberShell(WorkerShell):
                 process.step = 0
                 for role in [role for role in process.outboxes if role[0] == "w"]:
                     del process.outboxes[role]
-            case members.DigestState() | members.AssembleState():
+            case members.DigestState() | members.AssembleState() | members.Advance():
                 self._job.within(0.05, 0.5, self._work_beside, process, instruction)
             case members.Load(name):
                 self._job.within(0.2, 2, self._load, process, name)
             case members.WritePart():
-                self._job.within(0.1, 1.5, self._write_part, process, instruction)
+                copied = replace(instruction, state=copy_of(instruction.state))
+                self._job.within(0.1, 1.5, self._write_part, process, copied)
             case _:
                 super().carry_out(process, instruction)
 
@@ -173,16 +174,22 @@ class MemberShell(WorkerShell):
         def on_answer(body: Any) -> None:
             self._tell(process, inputs.Answered(asked.member.incarnation, asked.key, body))
 
-        self._job.network.ask(process, asked.member.endpoint, on_answer, asked.body)
+        self._job.network.ask(process, asked.member.endpoint, on_answer, asked.body, again=asked.again)
 
-    def _work_beside(self, process: Process, order: members.DigestState | members.AssembleState) -> None:
+    def _work_beside(
+        self, process: Process, order: members.DigestState | members.AssembleState | members.Advance
+    ) -> None:
         """A thread of a member has done something that takes a while; steps go on meanwhile."""
         if not self._when_awake(process, self._work_beside, order):
             return
-        if isinstance(order, members.DigestState):
-            self._tell(process, inputs.Digested(order.key, state_digest(order.state)))
-        else:
-            self._tell(process, inputs.Assembled(order.attempt, order.incoming.whole()))
+        match order:
+            case members.DigestState(key, state):
+                self._tell(process, inputs.Digested(key, state_digest(state)))
+            case members.Advance(values):
+                values.run()
+                self._tell(process, inputs.Advanced())
+            case members.AssembleState(attempt, incoming):
+                self._tell(process, inputs.Assembled(attempt, incoming.whole()))
 
     # -- a block
 
@@ -246,7 +253,8 @@ class MemberShell(WorkerShell):
 
     def _load(self, process: Process, name: SnapshotName) -> None:
         if self._when_awake(process, self._load, name):
-            self._tell(process, inputs.Loaded(name, self._job.replicas.whole.get(name)))
+            state = self._job.replicas.whole.get(name)
+            self._tell(process, inputs.Loaded(name, None if state is None else copy_of(state)))
 
     def _write_part(self, process: Process, order: members.WritePart) -> None:
         if not self._when_awake(process, self._write_part, order):

@@ -16,10 +16,11 @@ from edlz.services.master.core.groups import evictions, links, rendezvous
 from edlz.services.master.core.groups.events import Complete, Instruction
 from edlz.services.master.core.groups.rendezvous import Rendezvous
 from edlz.services.protocol.ledger import TaskSet
-from edlz.services.protocol.messages import Identity, MemberStatus, Reduce, Reduced
+from edlz.services.protocol.messages import Identity, MemberStatus, Reduce, Reduced, SnapshotName
 from edlz.services.storage.state import State
 from edlz.services.worker.core.groups import node_sums, replica
 from edlz.services.worker.core.groups.instructions import Reply
+from edlz.services.worker.core.groups.milestones import Milestones
 from edlz.services.worker.core.groups.node_sums import NodeSums
 from edlz.services.worker.core.groups.reduction import Reduction
 from edlz.services.worker.core.groups.replica import Replica
@@ -31,7 +32,7 @@ SCHEDULES = 400  # looked through, from where one is known
 Patch = tuple[Any, str, Any]
 
 take, begin, take_over, feed = Reduction.take, Reduction.begin, Replica._take_over, Rendezvous.feed
-commit = Replica._commit
+on_orders, on_advanced = Replica._on_orders, Replica._on_advanced
 
 
 def breaks(seed: int, *, is_function: bool = True) -> bool:
@@ -46,11 +47,11 @@ def takes_any_generation(self: Reduction, to: Any, part: Reduce, version: int | 
     return take(self, to, msgspec.structs.replace(part, generation=self.generation), version)
 
 
-def believes_any_mean(self: Replica, owner: int, mean: Reduced, now: float) -> list[Any]:
+def believes_any_mean(self: Replica, owner: int, mean: Reduced) -> list[Any]:
     if self.phase is not replica.Phase.STAGED or mean.version != self._whole.version:
         return []
     step_ = self._exchange.take(owner, mean)
-    return [] if step_ is None else self._commit(step_, now)
+    return [] if step_ is None else self._commit(step_)
 
 
 def forgets_nothing(self: Reduction, generation: Identity) -> list[Reply]:
@@ -66,10 +67,8 @@ def forgets_nothing(self: Reduction, generation: Identity) -> list[Reply]:
     return out
 
 
-def names_by_version(self: Replica, step_: Any, now: float) -> list[Any]:
-    if not step_.slots:
-        return commit(self, step_, now)
-    self._whole.advance(step_.mean())
+def names_by_version(self: Replica, now: float) -> list[Any]:
+    self._exchange.in_work.take(self._whole)
     self.name = (0, 0), self._whole.version
     self._exchange.end_step()
     if self._pending is not None:
@@ -77,9 +76,19 @@ def names_by_version(self: Replica, step_: Any, now: float) -> list[Any]:
     return self._begin_step()
 
 
-def keeps_its_ledger(self: Replica, state: State, **about: bool) -> None:
+def promises_in_the_midst(self: Replica, orders: Any, now: float) -> list[Any]:
+    if self.phase is replica.Phase.ADVANCING and orders.generation > self.generation:
+        self.phase = replica.Phase.STAGED
+    return on_orders(self, orders, now)
+
+
+def forgets_the_step(self: Replica, now: float) -> list[Any]:
+    return on_advanced(self, now) if self.phase is replica.Phase.ADVANCING else []
+
+
+def keeps_its_ledger(self: Replica, state: State) -> None:
     own = self._whole.view(self.name[0])
-    take_over(self, msgspec.structs.replace(state, ledger=own.ledger, counts=own.counts), **about)
+    take_over(self, msgspec.structs.replace(state, ledger=own.ledger, counts=own.counts))
 
 
 def one_after_another(self: NodeSums, _: int | None) -> None:
@@ -121,10 +130,10 @@ def only_in_a_step(who: Identity, status: MemberStatus, statuses: Any, generatio
         yield from LINKS(who, status, statuses, generation)
 
 
-def is_held_by_version(self: Replica) -> bool:
-    every = self._milestones._evaluation_steps
-    is_barrier = every > 0 and self.name[1] > 0 and self.name[1] % every == 0
-    return is_barrier and self.name[1] > self._milestones._released[1]
+def bars_by_version(self: Milestones, name: SnapshotName) -> bool:
+    every, version = self._evaluation_steps, name[1]
+    is_barrier = every > 0 and version > 0 and version % every == 0
+    return is_barrier and version > self._released[1]
 
 
 LINKS: Callable[..., Any] = links._broken_links
@@ -136,7 +145,7 @@ RULES: dict[str, tuple[int, bool, tuple[Patch, ...]]] = {
         ((Reduction, "take", takes_any_generation), (Replica, "_on_mean", believes_any_mean)),
     ),
     "staged-by-generation": (3, True, ((Reduction, "begin", forgets_nothing),)),
-    "name-has-generation": (0, False, ((Replica, "_commit", names_by_version),)),
+    "name-has-generation": (0, False, ((Replica, "_on_advanced", names_by_version),)),
     "fetch-whole": (0, True, ((Replica, "_take_over", keeps_its_ledger),)),
     "fixed-tree": (0, True, ((node_sums, "nodes_of", whole_block), (NodeSums, "_add_up", one_after_another))),
     "ledger-truth": (0, True, ((Rendezvous, "feed", counts_what_was_reported),)),
@@ -144,11 +153,16 @@ RULES: dict[str, tuple[int, bool, tuple[Patch, ...]]] = {
     "broken-link": (3, True, ((evictions, "cut_off", lambda *_: None),)),
     "means that have not come": (11, True, ((links, "_broken_links", no_answers),)),
     "who cannot fetch leaves": (30, True, ((links, "_broken_links", only_in_a_step),)),
-    "evaluation holds the next step": (0, True, ((Replica, "_is_held", property(lambda self: False)),)),
+    "evaluation holds the next step": (0, True, ((Milestones, "bars", lambda self, name: False),)),
     "what is evaluated is a state, no version": (
         0,
         False,
-        ((Replica, "_is_held", property(is_held_by_version)),),
+        ((Milestones, "bars", bars_by_version),),
+    ),
+    "what is begun is taken before a promise": (
+        0,
+        True,
+        ((Replica, "_on_orders", promises_in_the_midst), (Replica, "_on_advanced", forgets_the_step)),
     ),
     "a join waits for no lost step": (19, True, ((rendezvous, "JOIN_WAIT_S", 1e9),)),
 }

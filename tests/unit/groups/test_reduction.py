@@ -9,7 +9,7 @@ from edlz.core_ext import dense_numpy
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.protocol.messages import GroupRefused, Reduce, Reduced, SlotHeader
 from edlz.services.worker.core.groups.instructions import Reply
-from edlz.services.worker.core.groups.reduction import OWN, Reduction
+from edlz.services.worker.core.groups.reduction import OWN, Reduction, asked_again
 
 GENERATION = (1, 2)
 rng = np.random.default_rng(5)
@@ -69,6 +69,24 @@ def test_the_first_part_of_a_member_wins_and_its_last_request_is_answered() -> N
     replies = reduction.take("b", other, 0)
     assert [reply.to for reply in replies] == ["again", "b"]
     np.testing.assert_array_equal(mean_of(replies).dense, (first.dense[0] + other.dense[0]) / np.float32(2))
+
+
+def test_a_part_that_is_here_is_not_sent_again() -> None:
+    """Who waits long asks for the answer alone; of a part that is not here it hears so."""
+    reduction, first, other = formed(2), part(0), part(1)
+    again = asked_again(first)
+    assert not again.dense
+    lacking = GroupRefused(reason="not here", generation=GENERATION)
+    assert reduction.take("early", again, 0) == [Reply("early", lacking)]
+    assert reduction.lacks(0, 1) == {0, 1}
+    reduction.take("once", first, 0)
+    assert reduction.take("again", again, 0) == []
+    replies = reduction.take("b", other, 0)
+    assert [reply.to for reply in replies] == ["again", "b"]
+    mean = mean_of(replies)
+    assert mean_of(reduction.take("late", again, 1)) is mean
+    [refused] = reduction.take("of another", asked_again(part(0, generation=(1, 1))), 1)
+    assert refused.body == GroupRefused(reason="generation", generation=GENERATION)
 
 
 def test_a_mean_is_kept_until_the_next_one_is_made() -> None:

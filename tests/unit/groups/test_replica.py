@@ -22,6 +22,7 @@ from edlz.services.protocol.messages import (
 )
 from edlz.services.worker.core.groups import transfer
 from edlz.services.worker.core.groups.inputs import (
+    Advanced,
     Answered,
     Assembled,
     BlockComputed,
@@ -36,6 +37,7 @@ from edlz.services.worker.core.groups.inputs import (
 )
 from edlz.services.worker.core.groups.instructions import (
     Abandon,
+    Advance,
     AskMember,
     AssembleState,
     Compute,
@@ -106,6 +108,9 @@ def aside(made: Replica, found: list[Instruction], now: float = 0.0) -> list[Ins
         match one:
             case DigestState(key, state):
                 out += made.feed(Digested(key, state_digest(state)), now)
+            case Advance(values):
+                values.run()
+                out += made.feed(Advanced(), now)
             case AssembleState(attempt, incoming):
                 out += made.feed(Assembled(attempt, incoming.whole()), now)
     return out
@@ -345,6 +350,69 @@ def test_what_does_not_fit() -> None:
         other.feed(orders(1, members=MEMBERS[:2]), 0.0)
 
 
+def advancing(**fields: Any) -> tuple[Replica, Advance]:
+    """Return a member of one that has all means of its first step, and how its values are worked out."""
+    made = replica(1)
+    made.feed(orders(1), 0.0)
+    [order] = only(Compute, made.feed(orders(1, members=MEMBERS[:1], holders=((1, 1),), **fields), 0.0))
+    for slot in order.slots:
+        header = SlotHeader(slot=slot.slot, task=slot.task, index=slot.index, is_last=False, is_empty=False)
+        vectors = np.ones(80, np.float32), np.zeros(32, np.float32), np.zeros(16, np.int64)
+        made.feed(SlotComputed(order.attempt, header, *vectors), 0.0)
+    [advance] = only(Advance, made.feed(BlockComputed(order.attempt, 0.1), 0.0))
+    assert made.phase is Phase.ADVANCING
+    return made, advance
+
+
+def test_a_member_hears_and_speaks_while_its_next_values_are_worked_out() -> None:
+    made, advance = advancing()
+    before = made._whole.ledger.record()
+    advance.values.run()
+    status = made.status(0.0)
+    assert (status.phase, status.name, status.members) == ("advancing", BASE, ((1, 1),))
+    assert made._whole.ledger.record() == before, "what is told is the state that is not changed yet"
+    found = made.feed(Advanced(), 0.0)
+    assert (made.name, made.phase) == (((1, 1), 1), Phase.COMPUTING)
+    assert only(Compute, found)
+    assert not only(Tell, found), "a status in each step"
+
+
+@pytest.mark.parametrize("is_join", [False, True])
+def test_a_promise_waits_until_the_step_is_taken(*, is_join: bool) -> None:
+    made, advance = advancing()
+    assert not only(Abandon, made.feed(orders(2, is_join=is_join), 0.0))
+    advance.values.run()
+    found = made.feed(Advanced(), 0.0)
+    assert only(Abandon, found)
+    assert (made.generation, made.name, made.phase) == ((1, 2), ((1, 1), 1), Phase.PROMISED)
+
+
+def test_a_state_that_is_being_changed_is_given_to_nobody() -> None:
+    made, advance = advancing()
+    asked = FetchState(generation=(1, 1), name=BASE, piece=0, pieces=1)
+    refused = GroupRefused(reason="not ready", generation=(1, 1))
+    assert made.feed(Request("new", asked), 0.0) == [Reply("new", refused)]
+    advance.values.run()
+    made.feed(Advanced(), 0.0)
+    again = msgspec.structs.replace(asked, name=made.name)
+    assert only(DigestState, made.feed(Request("new", again), 0.0))
+
+
+def test_a_part_that_the_owner_has_not_is_sent_whole() -> None:
+    """Who was refused for something else asks without it: the owner has it, or says that it is not there."""
+    made = replica(1)
+    made.feed(orders(1), 0.0)
+    found = compute(made, made.feed(orders(1, members=MEMBERS[:2], holders=((1, 1), (1, 2))), 0.0))
+    [first, *_] = only(AskMember, found)
+    assert isinstance(first.body, Reduce)
+    assert isinstance(first.again, Reduce)
+    assert (len(first.body.dense), first.again.dense) == (1, ())
+    for reason, body in (("moved on", first.again), ("not here", first.body)):
+        refused = GroupRefused(reason=reason, generation=(1, 1))  # type: ignore[arg-type]
+        made.feed(Answered((1, 2), first.key, refused), 0.0)
+        assert [each.body for each in only(AskMember, made.feed(Tick(), 1.0))] == [body]
+
+
 def test_a_step_that_is_not_in_the_table() -> None:
     with pytest.raises(LocalProtocolError, match="a replica that was waiting cannot be staged"):
         STEPS.check(Phase.WAITING, Phase.STAGED)
@@ -433,7 +501,7 @@ def _commit(made: Replica, order: Compute, odd: dict[str, Any]) -> None:
             headers=odd.get("headers", headers),
             dense=np.zeros(where.stop - where.start, np.float32),
         )
-        made._on_mean(0, msgspec.structs.replace(mean, **odd), 0.0)
+        made._on_mean(0, msgspec.structs.replace(mean, **odd))
 
 
 def test_a_member_stays_at_a_barrier_writes_its_state_there_and_goes_on_with_what_was_decided() -> None:

@@ -13,7 +13,7 @@ import pytest
 from edlz.services.master.core.groups import evictions, links
 from edlz.services.master.core.groups.hangs import Hangs
 from edlz.services.master.core.groups.rendezvous import Rendezvous
-from edlz.services.protocol.messages import Identity, MemberStatus, Reduce
+from edlz.services.protocol.messages import GroupRefused, Identity, MemberStatus, Reduce
 from edlz.services.worker.core.groups.instructions import Reply
 from edlz.services.worker.core.groups.reduction import Reduction
 from edlz.services.worker.core.groups.replica import Replica
@@ -64,8 +64,8 @@ def keeps_no_mean(self: Reduction, to: Any, part: Reduce, version: int | None) -
     return out
 
 
-def asks_again(self: Replica, event: Any, generation: Identity, now: float) -> list[Any]:
-    self._exchange.letters.on_refused(event.key, now)
+def asks_again(self: Replica, event: Any, refused: GroupRefused, now: float) -> list[Any]:
+    self._exchange.letters.on_refused(event.key, now, is_whole=refused.reason == "not here")
     return []
 
 
@@ -137,7 +137,7 @@ RULES: dict[str, tuple[Callable[[GroupJob], float], GroupSchedule, tuple[Patch, 
     ),
     "late-promise": (
         seconds,
-        schedule(1, *(GroupFault(at=at, kind="join") for at in (6.0, 10.0, 14.0)), workers=2),
+        schedule(2, *(GroupFault(at=at, kind="join") for at in (6.0, 10.0, 14.0)), workers=2),
         ((Replica, "_on_refused", asks_again),),
     ),
 }

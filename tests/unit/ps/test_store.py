@@ -10,7 +10,8 @@ import pytest
 
 from edlz.core_ext.optimizers import make_optimizer
 from edlz.services.parameters.lent_buffers import LentBuffers
-from edlz.services.parameters.store import MeanStep, Store
+from edlz.services.parameters.mean_step import MeanStep
+from edlz.services.parameters.store import Store
 from edlz.services.parameters.tables import empty_rows
 from edlz.services.protocol.layout import Layout, Variable, VectorLayout, slice_bounds
 from edlz.services.protocol.messages import InitializerSpec, OptimizerSpec, Push, RowIds, TableSpec
@@ -90,6 +91,12 @@ def test_a_slot_that_is_absent_is_skipped() -> None:
     assert not np.array_equal(mean, ((a + c) + d) / np.float32(3)), "the order makes a difference"
 
 
+def take(store: Store, step: MeanStep) -> None:
+    values = store.prepare(step)
+    values.run()
+    store.advance(values)
+
+
 @pytest.mark.parametrize("optimizer", [SGD, ADAM])
 def test_a_step_whose_mean_others_made_has_the_same_bits(optimizer: OptimizerSpec) -> None:
     whole, replica = make_store(optimizer), make_store(optimizer)
@@ -98,14 +105,15 @@ def test_a_step_whose_mean_others_made_has_the_same_bits(optimizer: OptimizerSpe
         whole.commit(pushes)
         gradients = [push.gradient for push in pushes if push.gradient is not None]
         states = [push.state for push in pushes if push.state is not None]
-        replica.advance(
+        take(
+            replica,
             MeanStep(
                 minibatches=tuple((task, index, False, False, float(task)) for task in range(2)),
                 learning_rate=0.5,
                 gradient=tuple(np.split((gradients[0] + gradients[1]) / np.float32(2), (5, 5, 16))),
                 state=(states[0] + states[1]) / np.float32(2),
                 counters=np.full(16, 1, np.int64),
-            )
+            ),
         )
     one, other = whole.capture((0, 0)), replica.capture((0, 0))
     assert (one.ledger, one.losses, one.iterations) == (other.ledger, other.losses, other.iterations)
@@ -119,7 +127,7 @@ def test_a_step_whose_mean_others_made_has_the_same_bits(optimizer: OptimizerSpe
 def test_a_step_of_empty_slots_only_notes_them() -> None:
     store = make_store(ADAM)
     before = store.values().dense.copy()
-    store.advance(MeanStep(minibatches=((0, 0, True, True, None),), learning_rate=0.0))
+    take(store, MeanStep(minibatches=((0, 0, True, True, None),), learning_rate=0.0))
     np.testing.assert_array_equal(store.values().dense, before)
     assert (store.version, store.iterations, list(store.ledger.finished)) == (1, 0, [0])
 
@@ -130,11 +138,11 @@ def test_a_replica_steps_in_place_unless_its_values_are_being_sent() -> None:
         minibatches=((0, 0, False, False, None),), learning_rate=0.5, gradient=(np.ones(SIZE, np.float32),)
     )
     place = store.values().dense.ctypes.data
-    store.advance(step)
+    take(store, step)
     assert store.values().dense.ctypes.data == place
     sent = store.values()
     copy = sent.dense.copy()
-    store.advance(msgspec.structs.replace(step, minibatches=((0, 1, False, False, None),)))
+    take(store, msgspec.structs.replace(step, minibatches=((0, 1, False, False, None),)))
     np.testing.assert_array_equal(sent.dense, copy)
 
 

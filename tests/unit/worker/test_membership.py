@@ -6,17 +6,22 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from edlz.services.configuration.job_config import JobConfig
+from edlz.services.parameters.mean_step import MeanStep
 from edlz.services.process.runtime import Stop
+from edlz.services.protocol.messages import PartInfo
+from edlz.services.storage.replica_files import ReplicaFiles
+from edlz.services.storage.state import State
 from edlz.services.transport.security import Security
 from edlz.services.worker import membership
 from edlz.services.worker.computing import Computing
 from edlz.services.worker.core.groups.incoming_state import IncomingState
-from edlz.services.worker.core.groups.inputs import Assembled, Digested, PartWritten
-from edlz.services.worker.core.groups.instructions import AssembleState, DigestState, WritePart
-from edlz.services.worker.core.groups.state_transfer import cut, part_of, state_digest
+from edlz.services.worker.core.groups.inputs import Advanced, Assembled, Digested, PartWritten
+from edlz.services.worker.core.groups.instructions import Advance, AssembleState, DigestState, WritePart
+from edlz.services.worker.core.groups.state_transfer import copy_of, cut, part_of, state_digest
 from edlz.services.worker.core.inputs import Fatal
 from edlz.services.worker.membership import Membership
 from tests import builders
@@ -136,6 +141,43 @@ def test_a_disk_that_stays_full_ends_the_job(
     [fatal] = told_of(tmp_path, is_last=True)
     assert isinstance(fatal, Fatal)
     assert fatal.failure.help == "make room on the disk"
+
+
+@pytest.mark.parametrize("long_elements", [1 << 18, 0], ids=["on the loop", "beside it"])
+def test_a_part_has_the_state_before_the_step_that_follows(
+    long_elements: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is written while the next values are worked out in place."""
+    monkeypatch.setattr(membership, "LONG_ELEMENTS", long_elements)
+    store = initial_store(SCHEDULE)
+    before = copy_of(part_of(store.view((1, 1)), 0, 1))
+    step = MeanStep(
+        minibatches=((0, 0, False, False, None),), learning_rate=0.1, gradient=(np.ones(80, np.float32),)
+    )
+    seen: list[State] = []
+    real = ReplicaFiles.write
+
+    def write(self: ReplicaFiles, state: State, tag: str, *, is_checkpoint: bool) -> PartInfo | None:
+        seen.append(state)
+        return real(self, state, tag, is_checkpoint=is_checkpoint)
+
+    monkeypatch.setattr(ReplicaFiles, "write", write)
+
+    def begin(member: Membership) -> None:
+        member.write(WritePart((1, 1), part_of(store.view((1, 1)), 0, 1)))
+        member.advance(Advance(store.prepare(step)))
+
+    advanced, written = sorted(told_when(tmp_path, begin, 2), key=lambda event: type(event).__name__)
+    assert advanced == Advanced()
+    assert isinstance(written, PartWritten)
+    assert written.info
+    [state] = seen
+    np.testing.assert_array_equal(state.dense, before.dense)
+    for name, slot in before.slots.items():
+        np.testing.assert_array_equal(state.slots[name], slot)
+    assert not any(
+        np.array_equal(slot, before.slots[name]) for name, slot in store.view((1, 1)).slots.items()
+    )
 
 
 @pytest.mark.parametrize(("master", "is_warned"), [("node1:50001", True), ("localhost:50001", False)])

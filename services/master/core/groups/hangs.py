@@ -19,7 +19,12 @@ HANG_STEPS = 5.0  # a member may be at one thing for as long as so many steps
 START_HANG_S = 900.0  # as long as no step is known of
 SAMPLES = 15
 
-_HOLDS_UP = {"computing": ("staged",), "fetching": ("staged", "held", "sealed"), "sealing": ("sealed",)}
+_HOLDS_UP = {
+    "computing": ("staged",),
+    "advancing": ("staged",),
+    "fetching": ("staged", "held", "sealed"),
+    "sealing": ("sealed",),
+}
 
 Mark = tuple[Identity, str, tuple[Identity, int]]
 

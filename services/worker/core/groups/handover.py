@@ -87,6 +87,8 @@ class Handover:
             return [Reply(to, refusal(asked.generation, generation))]
         return self._donor.give(to, asked, own)
 
-    def on_digest(self, key: Hashable, digest: str, generation: Identity, own: State) -> list[Instruction]:
+    def on_digest(
+        self, key: Hashable, digest: str, generation: Identity, own: State | None
+    ) -> list[Instruction]:
         """A digest is worked out, perhaps for those who wait for a piece."""
         return self._donor.on_digest(key, digest, lambda to, asked: self.give(to, asked, generation, own))

@@ -38,6 +38,11 @@ class IncomingState:
         self._first: StatePiece | None = None  # without its vectors
         self._fits = True
 
+    @property
+    def size(self) -> int:
+        """Elements of the model's dense vector."""
+        return len(self._dense)
+
     def take(self, piece: StatePiece) -> None:
         """Copy the vectors of a piece to their places; of one that does not fit nothing is taken."""
         place = piece.piece, self._pieces

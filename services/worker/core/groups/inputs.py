@@ -19,6 +19,7 @@ from edlz.services.protocol.messages import (
 from edlz.services.storage.state import State
 
 __all__ = [
+    "Advanced",
     "Answered",
     "Assembled",
     "BlockComputed",
@@ -90,6 +91,11 @@ class BlockComputed:
 
 
 @dataclass(frozen=True)
+class Advanced:
+    """The values of the next version are worked out."""
+
+
+@dataclass(frozen=True)
 class Request:
     """Another member's; `to`: whatever the answer is to be sent with."""
 
@@ -124,7 +130,7 @@ class Assembled:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A durable state that was to be read; None: it cannot be."""
+    """A durable state that was to be read, and that nobody else has; None: it cannot be."""
 
     name: SnapshotName
     state: State | None
@@ -153,6 +159,7 @@ Input = (
     | SlotComputed
     | SlotFailed
     | BlockComputed
+    | Advanced
     | Request
     | Answered
     | Digested

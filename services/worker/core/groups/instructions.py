@@ -3,6 +3,7 @@
 from collections.abc import Hashable
 from dataclasses import dataclass
 
+from edlz.services.parameters.mean_step import NextValues
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import Identity, Member, SnapshotName
 from edlz.services.storage.state import State
@@ -10,6 +11,7 @@ from edlz.services.worker.core.groups.incoming_state import IncomingState
 
 __all__ = [
     "Abandon",
+    "Advance",
     "AskMember",
     "AssembleState",
     "Compute",
@@ -52,17 +54,31 @@ class Compute:
 
 
 @dataclass(frozen=True)
+class Advance:
+    """Work out the values of the next version (`Advanced`), and let nothing wait for it.
+
+    It changes the vectors of the state in place.  What was to be done with the state before is done before: see `WritePart`.
+    """
+
+    values: NextValues
+
+
+@dataclass(frozen=True)
 class Abandon:
     """What is computed and what other members were asked is of no use any more."""
 
 
 @dataclass(frozen=True)
 class AskMember:
-    """Ask another member, again and again until it answers (`Answered`)."""
+    """Ask another member, again and again until it answers (`Answered`).
+
+    `again`: what it is asked with while it is reached as before, so that `body` has surely come, or is on its way.
+    """
 
     member: Member
     key: Hashable
     body: Message
+    again: Message | None = None
 
 
 @dataclass(frozen=True)
@@ -98,6 +114,7 @@ class Load:
 class WritePart:
     """Write this member's slices of its state as a partition's, then tell of it (`PartWritten`).
 
+    `state`: steps change its vectors: they are copied before the next `Advance` is carried out.
     `generation`: in which they are written; the state's own may be an earlier one.  `is_checkpoint`: among the checkpoints,
     else among what the job goes on from if all members are lost.  `is_last`: the job cannot end without it.
     """
@@ -108,4 +125,6 @@ class WritePart:
     is_last: bool = False
 
 
-Instruction = Tell | Compute | Abandon | AskMember | Reply | DigestState | AssembleState | Load | WritePart
+Instruction = (
+    Tell | Compute | Advance | Abandon | AskMember | Reply | DigestState | AssembleState | Load | WritePart
+)

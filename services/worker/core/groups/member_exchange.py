@@ -7,16 +7,26 @@ the `Replica`'s.
 """
 
 from collections.abc import Collection, Hashable
+from typing import Required, TypedDict
 
 from edlz.services.protocol.messages import NO_IDENTITY, Identity, Member, Reduce, Reduced
 from edlz.services.worker.core.groups.correspondence import Correspondence
 from edlz.services.worker.core.groups.instructions import AskMember, Reply
 from edlz.services.worker.core.groups.message_check import check_mean, check_part
-from edlz.services.worker.core.groups.reduction import Reduction
+from edlz.services.worker.core.groups.reduction import Reduction, asked_again
 from edlz.services.worker.core.groups.step import Chunks, Step
 from edlz.services.worker.core.groups.transfer import Asked, Transfer
 
 __all__ = ["MemberExchange"]
+
+
+class Links(TypedDict, total=False):
+    """Fields of a `MemberStatus`."""
+
+    members: Required[tuple[Identity, ...]]
+    lacks: tuple[Identity, ...]
+    unanswered: tuple[Identity, ...]
+    has_mean: bool
 
 
 class MemberExchange:
@@ -113,7 +123,7 @@ class MemberExchange:
                 own.append(part)
             else:
                 key = ("reduce", part.version, owner, part.bucket)
-                asked.append(self.letters.ask(self.members[owner], key, part))
+                asked.append(self.letters.ask(self.members[owner], key, part, asked_again(part)))
         return asked, own
 
     def check(self, part: Reduce) -> None:
@@ -151,23 +161,23 @@ class MemberExchange:
 
     # -- what is told
 
-    def links(
-        self, transfer: Transfer | None, now: float
-    ) -> tuple[tuple[Identity, ...], tuple[Identity, ...], bool]:
-        """Of whom parts or the state are long due, of whom means are, and whether this member's own means are done."""
+    def told(self, transfer: Transfer | None, now: float, *, is_member: bool) -> Links:
+        """Return of whom parts or the state are long due, of whom means are, and whether this member's own means are done."""
+        members = tuple(member.incarnation for member in self.members) if is_member else ()
         if transfer is not None:
-            return self.letters.overdue(transfer.due, transfer.since_s, now), (), False
+            return {"members": members, "lacks": self.letters.overdue(transfer.due, transfer.since_s, now)}
         step = self.step
         if step is None or step.sent_s is None:
-            return (), (), False
+            return {"members": members}
         mine = self.rank
         buckets = len(step.chunks.buckets(mine))
         lacks, unanswered = (
             {self.members[rank].incarnation for rank in ranks if rank != mine}
             for ranks in (self._reduction.lacks(step.version, buckets), step.missing)
         )
-        return (
-            self.letters.overdue(lacks, step.sent_s, now),
-            self.letters.overdue(unanswered, step.sent_s, now),
-            self._reduction.has_means(step.version, buckets),
-        )
+        return {
+            "members": members,
+            "lacks": self.letters.overdue(lacks, step.sent_s, now),
+            "unanswered": self.letters.overdue(unanswered, step.sent_s, now),
+            "has_mean": self._reduction.has_means(step.version, buckets),
+        }

@@ -4,7 +4,8 @@ Theory of operation.  The owner of a chunk stages what members send, by version 
 the next one, since members of a group are never more than one step apart.  The first part of a member wins.  When all
 are there the mean is made, once, and everybody who has asked gets it, the owner itself last: by its own answer it may
 take the step and leave the group.  A mean is kept until that of the next step is made, for a member whose answer was
-lost.  All of it belongs to one generation: `begin` forgets what was before.
+lost.  Who waits long asks again, by a part without content: a part that is here is large, and no use a second time; of one
+that is not here it hears so.  All of it belongs to one generation: `begin` forgets what was before.
 """
 
 from collections.abc import Hashable
@@ -20,7 +21,7 @@ from edlz.services.parameters.lent_buffers import LentBuffers
 from edlz.services.protocol.messages import NO_IDENTITY, GroupRefused, Identity, Reduce, Reduced
 from edlz.services.worker.core.groups.instructions import Reply
 
-__all__ = ["OWN", "Reduction", "refusal"]
+__all__ = ["OWN", "Reduction", "asked_again", "refusal"]
 
 OWN = "own"  # whom the owner's own part is answered to
 
@@ -39,6 +40,12 @@ class _Staged:
 def refusal(theirs: Identity, ours: Identity) -> GroupRefused:
     """Return why somebody of another generation gets nothing."""
     return GroupRefused(reason="generation" if theirs < ours else "not ready", generation=ours)
+
+
+def asked_again(part: Reduce) -> Reduce:
+    """Return what the answer to a part that was sent is asked for with: whoever has the part needs it no second time."""
+    where = {name: getattr(part, name) for name in ("generation", "version", "rank", "bucket")}
+    return Reduce(headers=(), is_again=True, **where)
 
 
 class Reduction:
@@ -103,6 +110,8 @@ class Reduction:
         if version is not None and part.version not in (version, version + 1):
             return [Reply(to, GroupRefused(reason="moved on", generation=self.generation))]
         staged = self._staged.setdefault(place, _Staged())
+        if part.is_again and part.rank not in staged.parts:
+            return [Reply(to, GroupRefused(reason="not here", generation=self.generation))]
         staged.parts.setdefault(part.rank, part)
         staged.waiting[part.rank] = to
         return self._complete(place)

@@ -7,6 +7,10 @@ lower one any more, drops the step in work), hears who the members are and which
 whole if it has another one, and goes on.  What it has done is what its ledger says; a state's name has the generation of
 its last step, since two groups may come to one version by different gradients.
 
+The values of the next version are worked out by somebody else (`Advance`), while this core hears other things: a large
+model's take long.  Meanwhile the state is neither the one nor the other, so it is given to nobody, and a promise waits until
+the step is taken: what others have its means of they take too.
+
 A join may wait for the step in work: the promise is given behind the commit, or at once when somebody who has promised
 refuses a part.  PROTOCOL: "AllReduce".
 """
@@ -16,7 +20,6 @@ from collections.abc import Hashable
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.parameters.store import Store, read
 from edlz.services.protocol.groups import BASE
-from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import (
     NO_IDENTITY,
     FetchState,
@@ -38,6 +41,7 @@ from edlz.services.storage.state import State
 from edlz.services.worker.core.groups.fence import Fence
 from edlz.services.worker.core.groups.handover import Handover
 from edlz.services.worker.core.groups.inputs import (
+    Advanced,
     Answered,
     Assembled,
     BlockComputed,
@@ -54,6 +58,7 @@ from edlz.services.worker.core.groups.inputs import (
 )
 from edlz.services.worker.core.groups.instructions import (
     Abandon,
+    Advance,
     Compute,
     DigestState,
     Instruction,
@@ -66,7 +71,7 @@ from edlz.services.worker.core.groups.member_exchange import MemberExchange
 from edlz.services.worker.core.groups.message_check import check_orders
 from edlz.services.worker.core.groups.milestones import Milestones
 from edlz.services.worker.core.groups.reduction import OWN
-from edlz.services.worker.core.groups.replica_phases import OF_MEMBERS, STEPS, Phase
+from edlz.services.worker.core.groups.replica_phases import IN_STEP, OF_MEMBERS, STEPS, Phase
 from edlz.services.worker.core.groups.state_transfer import part_of
 from edlz.services.worker.core.groups.step import Step, next_step
 from edlz.services.worker.core.groups.told_state import told_of
@@ -126,22 +131,17 @@ class Replica:
 
     def status(self, now: float) -> MemberStatus:
         """What the master is told."""
-        lacks, unanswered, has_mean = self._exchange.links(self._handover.transfer, now)
-        is_member = self.is_member
         return MemberStatus(
             term=self.term,
             phase=self.phase.value,
             generation=self.generation,
-            members=tuple(member.incarnation for member in self._exchange.members) if is_member else (),
             name=self.name,
-            lacks=lacks,
-            unanswered=unanswered,
-            has_mean=has_mean,
             failed=self._failed,
             written=self._written.told,
             unreadable=self._unreadable,
             source=self._source,
             differs_from=self._differs_from,
+            **self._exchange.told(self._handover.transfer, now, is_member=self.is_member),
             **told_of(self.store, self.plan),
         )
 
@@ -187,6 +187,8 @@ class Replica:
                 return self._on_failed(event)
             case BlockComputed():
                 return self._on_computed(event, now)
+            case Advanced():
+                return self._on_advanced(now)
             case Digested():
                 return self._on_digest(event, now)
             case Assembled():
@@ -214,7 +216,8 @@ class Replica:
         if orders.generation < self.generation or self.store is None:
             return out
         if orders.generation > self.generation:
-            if orders.is_join and not orders.members and self._is_in_step:
+            is_early = orders.is_join and not orders.members and self.phase in IN_STEP
+            if is_early or self.phase is Phase.ADVANCING:
                 self._pending = orders.generation
                 return out
             out += self._promise(orders.generation)
@@ -235,10 +238,6 @@ class Replica:
                 return self._begin_step()
             case _:
                 return []
-
-    @property
-    def _is_in_step(self) -> bool:
-        return self.phase in (Phase.COMPUTING, Phase.STAGED)
 
     def _promise(self, generation: Identity) -> list[Instruction]:
         """Nothing of a lower generation will be committed; what is in work is dropped."""
@@ -274,13 +273,18 @@ class Replica:
             self._take_over(event.state)
         return [Tell()]
 
-    def _take_over(self, state: State, *, is_own: bool = False) -> None:
-        """Go on from a state; `is_own`: nobody else has its arrays."""
-        self.store, self.name = Store(state, self.plan.seed, adopts=is_own), state.name
+    def _take_over(self, state: State) -> None:
+        """Go on from a state whose arrays nobody else has."""
+        self.store, self.name = Store(state, self.plan.seed, adopts=True), state.name
         self._handover.on_other_state()
         self._differs_from = None
 
     # -- taking the state over
+
+    @property
+    def _given(self) -> State | None:
+        """The state as it may be given to others now."""
+        return None if self.store is None or self.phase is Phase.ADVANCING else self._view
 
     @property
     def _view(self) -> State:
@@ -291,7 +295,7 @@ class Replica:
         found = self._handover.on_assembled(event)
         if not isinstance(found, State):
             return [*found]
-        self._take_over(found, is_own=True)
+        self._take_over(found)
         return self._begin()
 
     # -- a step
@@ -323,7 +327,7 @@ class Replica:
         waits_in = self._waits_in
         is_checked_last = waits_in is Phase.SEALING and len(self._exchange.members) > 1
         if waits_in is None or is_checked_last:
-            is_new = not self._is_in_step
+            is_new = self.phase not in IN_STEP
             out = self._compute()
             return [*out, Tell()] if is_new else out
         if waits_in is Phase.SEALING:
@@ -338,12 +342,7 @@ class Replica:
             return Phase.SEALING
         if self._fence.bars(self._first_open):
             return Phase.BARRED
-        return Phase.HELD if self._is_held else None
-
-    @property
-    def _is_held(self) -> bool:
-        """Whether this state has to be evaluated before the next step."""
-        return self._milestones.bars(self.name)
+        return Phase.HELD if self._milestones.bars(self.name) else None
 
     def _compute(self) -> list[Instruction]:
         """Compute this member's block of the step that is next."""
@@ -379,7 +378,7 @@ class Replica:
         if self.phase is Phase.COMPUTING and event.key == ("step", self._attempt):
             self._exchange.in_work.checksum = event.digest
             return self._send(now)
-        return self._handover.on_digest(event.key, event.digest, self.generation, self._view)
+        return self._handover.on_digest(event.key, event.digest, self.generation, self._given)
 
     def _send(self, now: float) -> list[Instruction]:
         """Send the owners their parts; this member's own ones last."""
@@ -387,28 +386,28 @@ class Replica:
         asked, own = self._exchange.send(*self._milestones.named(self._whole.version, now), now)
         out: list[Instruction] = [*asked]
         for part in own:
-            out += self._stage(OWN, part, now)
+            out += self._stage(OWN, part)
         return out
 
-    def _stage(self, to: Hashable, part: Reduce, now: float) -> list[Instruction]:
+    def _stage(self, to: Hashable, part: Reduce) -> list[Instruction]:
         version = self._whole.version if self.is_member else None
         out: list[Instruction] = []
         for reply in self._exchange.stage(to, part, version):
             if reply.to == OWN:
                 assert isinstance(reply.body, Reduced), "a member refuses its own part"
-                out += self._on_mean(self._exchange.rank, reply.body, now)
+                out += self._on_mean(self._exchange.rank, reply.body)
             else:
                 out.append(reply)
         return out
 
-    def _on_mean(self, owner: int, mean: Reduced, now: float) -> list[Instruction]:
+    def _on_mean(self, owner: int, mean: Reduced) -> list[Instruction]:
         is_of_step = self.phase is Phase.STAGED and mean.version == self._whole.version
         if not is_of_step or mean.generation != self.generation:
             return []
         step = self._exchange.take(owner, mean)
         if step is None:
             return []
-        return self._commit(step, now) if step.are_equal else self._on_difference(step)
+        return self._commit(step) if step.are_equal else self._on_difference(step)
 
     def _on_difference(self, step: Step) -> list[Instruction]:
         """Somebody's state is damaged: the step waits for a generation in which that one takes the state over."""
@@ -416,15 +415,19 @@ class Replica:
         self._differs_from = None if rank is None else self._exchange.members[rank].incarnation
         return [Tell()] if self._pending is None else self._promise(self._pending)
 
-    def _commit(self, step: Step, now: float) -> list[Instruction]:
-        """Take the step; then promise what waits for it, or take the next one."""
+    def _commit(self, step: Step) -> list[Instruction]:
+        """Have the step taken."""
         if not step.slots:  # members have the same state to end with
             self._exchange.end_step()
             return self._seal() if self._pending is None else self._promise(self._pending)
-        try:
-            self._whole.advance(step.mean())
-        except ValueError as error:
-            raise RemoteProtocolError(f"a step that is not the next one: {error}") from error
+        values = step.prepare(self._whole)
+        self._enter(Phase.ADVANCING)
+        return [Advance(values)]
+
+    def _on_advanced(self, now: float) -> list[Instruction]:
+        """The step is taken; then promise what waits for it, or take the next one."""
+        step = self._exchange.in_work
+        step.take(self._whole)
         self.name = self.generation, self._whole.version
         self._exchange.end_step()
         is_written, is_checkpoint = self._milestones.on_step(step, now)
@@ -460,20 +463,14 @@ class Replica:
             case Reduce():
                 self._exchange.check(body)
                 self._exchange.note_heard(body.rank, now)
-                return self._stage(to, body, now)
+                return self._stage(to, body)
             case FetchState():
-                own = None if self.store is None else self._view
-                return self._handover.give(to, body, self.generation, own)
-            case ReadVector() | ReadTables():
-                return [Reply(to, self._read(body))]
+                return self._handover.give(to, body, self.generation, self._given)
+            case ReadVector() | ReadTables():  # the master's, of the finished state, for its digest
+                is_there = self.phase is Phase.SEALED and body.incarnation == self.generation
+                return [Reply(to, read(body, self._whole) if is_there else Refused(reason="incarnation"))]
             case _:
                 raise RemoteProtocolError(f"a member takes no {type(body).__name__}")
-
-    def _read(self, body: ReadVector | ReadTables) -> Message:
-        """What the master reads of the finished state, for its digest."""
-        if self.phase is not Phase.SEALED or body.incarnation != self.generation:
-            return Refused(reason="incarnation")
-        return read(body, self._whole)
 
     def _on_answer(self, event: Answered, now: float) -> list[Instruction]:
         assert isinstance(event.key, tuple)
@@ -481,18 +478,19 @@ class Replica:
         match event.body:
             case Reduced() as mean if kind == "reduce":
                 self._exchange.note_answer(event.member, event.key, now)
-                return self._on_mean(about[1], mean, now)
+                return self._on_mean(about[1], mean)
             case StatePiece() as piece if kind == "fetch":
                 self._exchange.note_answer(event.member, event.key, now)
                 return self._handover.on_piece(piece, about[0])
-            case GroupRefused(generation=generation):
-                return self._on_refused(event, generation, now)
+            case GroupRefused() as refused:
+                return self._on_refused(event, refused, now)
             case _:
                 raise RemoteProtocolError(f"a member answered {type(event.body).__name__}")
 
-    def _on_refused(self, event: Answered, generation: Identity, now: float) -> list[Instruction]:
+    def _on_refused(self, event: Answered, refused: GroupRefused, now: float) -> list[Instruction]:
         """Ask again a little later; a join that waits for the step waits no longer for who has promised."""
-        if self._pending is not None and generation >= self._pending:
+        is_late = self._pending is not None and refused.generation >= self._pending
+        if self._pending is not None and is_late and self.phase is not Phase.ADVANCING:
             return self._promise(self._pending)
-        self._exchange.letters.on_refused(event.key, now)
+        self._exchange.letters.on_refused(event.key, now, is_whole=refused.reason == "not here")
         return []

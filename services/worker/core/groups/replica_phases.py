@@ -4,7 +4,7 @@ from enum import Enum
 
 from edlz.services.transitions import Transitions
 
-__all__ = ["OF_MEMBERS", "STEPS", "Phase"]
+__all__ = ["IN_STEP", "OF_MEMBERS", "STEPS", "Phase"]
 
 
 class Phase(Enum):
@@ -16,6 +16,7 @@ class Phase(Enum):
     FETCHING = "fetching"  # takes the state over
     COMPUTING = "computing"
     STAGED = "staged"  # has sent its parts, waits for means
+    ADVANCING = "advancing"  # has all means, works out the values of the next version
     HELD = "held"  # at a version that is evaluated before the next step
     BARRED = "barred"  # at a barrier: what follows is not decided yet, or not known yet
     FAILED = "failed"  # the user's code raised
@@ -24,7 +25,8 @@ class Phase(Enum):
 
 
 _FIRST = {Phase.COMPUTING, Phase.HELD, Phase.BARRED, Phase.SEALING}  # of a member, and after each step
-OF_MEMBERS = frozenset({*_FIRST, Phase.STAGED, Phase.FAILED, Phase.SEALED})
+IN_STEP = frozenset({Phase.COMPUTING, Phase.STAGED, Phase.ADVANCING})
+OF_MEMBERS = frozenset({*_FIRST, Phase.STAGED, Phase.ADVANCING, Phase.FAILED, Phase.SEALED})
 STEPS = Transitions(
     "a replica",
     Phase.STARTING,
@@ -34,7 +36,8 @@ STEPS = Transitions(
         Phase.PROMISED: {Phase.PROMISED, Phase.FETCHING, *_FIRST},
         Phase.FETCHING: {Phase.PROMISED, *_FIRST},
         Phase.COMPUTING: {Phase.PROMISED, Phase.STAGED, Phase.FAILED},
-        Phase.STAGED: {Phase.PROMISED, *_FIRST},
+        Phase.STAGED: {Phase.PROMISED, Phase.ADVANCING, Phase.SEALING},
+        Phase.ADVANCING: {Phase.PROMISED, *_FIRST},
         Phase.HELD: {Phase.PROMISED, *_FIRST},
         Phase.BARRED: {Phase.PROMISED, *_FIRST},
         Phase.FAILED: {Phase.PROMISED, *_FIRST},

@@ -12,7 +12,7 @@ from edlz.services.protocol.layout import slice_bounds
 from edlz.services.protocol.messages import Identity, StateHead, StatePiece
 from edlz.services.storage.state import State
 
-__all__ = ["cut", "part_of", "state_digest"]
+__all__ = ["copy_of", "cut", "part_of", "state_digest"]
 
 
 def state_digest(state: State) -> str:
@@ -58,7 +58,7 @@ def cut(state: State, generation: Identity, piece: int, pieces: int, digest: str
 
 
 def part_of(state: State, rank: int, count: int) -> State:
-    """Return a member's slices of a whole state, as a partition has them; later steps do not change them."""
+    """Return a member's slices of a whole state, as a partition has them; later steps change them."""
     dense = slice(*slice_bounds(len(state.dense), rank, count))
     others = slice(*slice_bounds(len(state.state), rank, count))
     return msgspec.structs.replace(
@@ -67,5 +67,17 @@ def part_of(state: State, rank: int, count: int) -> State:
         partitions=count,
         dense=state.dense[dense],
         state=state.state[others],
-        slots={name: slot[dense].copy() for name, slot in state.slots.items()},
+        slots={name: slot[dense] for name, slot in state.slots.items()},
     )
+
+
+def copy_of(part: State) -> State:
+    """Return a part of a state that no step changes; the part itself is held no longer."""
+    copied = msgspec.structs.replace(
+        part,
+        dense=part.dense.copy(),
+        state=part.state.copy(),
+        slots={name: slot.copy() for name, slot in part.slots.items()},
+    )
+    part.close()
+    return copied

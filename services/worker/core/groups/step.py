@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from edlz.services.errors import RemoteProtocolError
-from edlz.services.parameters.store import MeanStep, Store
+from edlz.services.parameters.mean_step import MeanStep, NextValues
+from edlz.services.parameters.store import Store
 from edlz.services.protocol.groups import block_of, buckets_of
 from edlz.services.protocol.layout import slice_bounds
 from edlz.services.protocol.messages import Identity, Reduce, Reduced, SlotHeader
@@ -69,6 +70,8 @@ class Step:
         The ranks that say which state is right if members' differ; if there are none, all do.
     learning_rate : float
         That of the model, as soon as the block is computed.
+    values : NextValues or None
+        What it leads to, as soon as all means are there.
     """
 
     version: int
@@ -83,6 +86,7 @@ class Step:
     checksum: str = ""
     voters: tuple[int, ...] = ()
     learning_rate: float = 0.0
+    values: NextValues | None = None
 
     def __post_init__(self) -> None:
         self.sums = NodeSums(self.block, self.slots)
@@ -174,6 +178,25 @@ class Step:
             state=np.concatenate(others) if others else None,
             counters=first.counters,
         )
+
+    def prepare(self, store: Store) -> NextValues:
+        """Return what works out the values that the means lead to.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If it is not the next step of this state, or owners disagree about its slots.
+        """
+        try:
+            self.values = store.prepare(self.mean())
+        except ValueError as error:
+            raise RemoteProtocolError(f"a step that is not the next one: {error}") from error
+        return self.values
+
+    def take(self, store: Store) -> None:
+        """Change the state that it was prepared for: the values are worked out."""
+        assert self.values is not None, "the step is not prepared"
+        store.advance(self.values)
 
     @property
     def snapshot_at(self) -> int:
