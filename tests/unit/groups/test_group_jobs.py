@@ -74,7 +74,7 @@ def test_without_a_folder_all_are_lost_and_it_begins_anew(moment: str) -> None:
     assert (job.figures["faults"], job.figures["loaded"]) == (1, 0)
 
 
-@pytest.mark.parametrize("seed", range(200, 212))
+@pytest.mark.parametrize("seed", [*range(200, 212), 1221])
 def test_spares_come_in_the_place_of_others(seed: int) -> None:
     GroupJob(with_spares(random_group_schedule(seed))).run()
 

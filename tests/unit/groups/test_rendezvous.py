@@ -519,6 +519,18 @@ def test_a_mean_that_is_done_and_does_not_come() -> None:
     assert cut_off(statuses, GENERATION, long_ago) == (life(2), life(1))
 
 
+def test_the_last_comparison_which_makes_no_new_version() -> None:
+    """Who has sealed has taken it, and would not be missed; the one that waits for its answer would wait for ever."""
+    statuses = {life(n): staged(phase="sealed") for n in (1, 2)}
+    statuses[life(3)] = staged(unanswered=(life(1), life(2)), has_mean=True)
+    assert cut_off(statuses, GENERATION, long_ago) == (life(3), life(1))
+    claims = Claims()
+    for now, phase in enumerate(["staged"] * 20 + ["sealed"]):
+        claims.note(life(1), staged(phase=phase), now)
+        claims.note(life(3), statuses[life(3)], now)
+    assert not claims.is_old(life(3), life(1), "step", 20), "its answer is on its way"
+
+
 def test_who_is_in_most_broken_links_leaves_those_of_before_included() -> None:
     statuses = {life(n): staged() for n in (1, 2, 3)}
     statuses[life(1)] = staged(lacks=(life(2), life(3)))

@@ -22,6 +22,8 @@ __all__ = ["Claim", "Claims", "Link", "cut_off"]
 
 GAP_S = 3.0  # between statuses of somebody who stands still, or is not reached
 
+_BEHIND_LAST = ("sealing", "sealed")  # the last comparison of states is a step that makes no new version
+
 Link = frozenset[Identity]
 Claim = Literal[
     "state", "part", "mean", "step"
@@ -45,7 +47,7 @@ class Claims:
             "state": status.generation,
             "part": (*name, status.phase == "staged"),
             "mean": (*name, status.has_mean),
-            "step": name,
+            "step": (*name, status.phase in _BEHIND_LAST),
         }
         for claim, what in claims.items():
             if self._said.get((who, claim), (None, 0.0))[0] != what:
@@ -118,5 +120,6 @@ def _broken_links(
             yield other, youngest, "part"
         if other in status.unanswered and is_equal and theirs.has_mean:
             yield other, youngest, "mean"
-        if other in status.unanswered and theirs.name > status.name:
+        is_ahead = theirs.name > status.name or (is_equal and theirs.phase in _BEHIND_LAST)
+        if other in status.unanswered and is_ahead:
             yield other, youngest, "step"
