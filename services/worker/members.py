@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable
 from typing import Final
 
 from edlz.services.errors import EdlzError, RemoteProtocolError
-from edlz.services.process.runtime import when_failed
+from edlz.services.process.runtime import keep_freed_memory, when_failed
 from edlz.services.process.shell import Fail
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import FetchState, Identity, Member, ReadTables, ReadVector, Reduce
@@ -13,16 +13,19 @@ from edlz.services.transport.rpc import RpcClient, RpcServer
 from edlz.services.transport.security import Security
 from edlz.services.worker.core.groups.inputs import Answered, Request
 from edlz.services.worker.core.groups.instructions import AskMember, Reply
-from edlz.services.worker.core.groups.replica import BUCKET
+from edlz.services.worker.core.groups.transfer import PIECE_BYTES
 
 __all__ = ["MemberLines"]
 
-# A bucket is one frame: it is added up where it was received, without being joined from several.
-LIMITS: Final = Limits(frame_bytes=BUCKET * 4)
+# A bucket is one frame, and so is a vector of a piece of a state: they are used where they were received, without being
+# joined from several.
+LIMITS: Final = Limits(frame_bytes=PIECE_BYTES)
 
 
 class MemberLines:
     """Requests of other members to this one, and of this one to them, on the running event loop.
+
+    The process keeps the memory that it has freed from then on: each step brings as much as the one before.
 
     Parameters
     ----------
@@ -56,6 +59,7 @@ class MemberLines:
         fail: Fail,
     ) -> None:
         self._worker, self._security, self._feed, self._fail = worker, security, feed, fail
+        keep_freed_memory(whole_heaps=True)
         # The master reads the digest of the finished model where it is.
         self._server = RpcServer(
             listen,

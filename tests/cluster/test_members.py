@@ -1,7 +1,9 @@
 """Members of an all-reduce group over live sockets: the same bits as one parameter server, with a loss on the way."""
 
 import asyncio
+import resource
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,22 @@ import pytest
 from edlz.services.errors import EdlzError, RemoteProtocolError
 from edlz.services.master.core.groups import events, joins
 from edlz.services.master.core.groups.rendezvous import Rendezvous
-from edlz.services.protocol.messages import Decided, Member, NewestPull, Ping, Pong, Reduce, SlotHeader
+from edlz.services.protocol.messages import (
+    Decided,
+    GroupRefused,
+    Member,
+    NewestPull,
+    Ping,
+    Pong,
+    Reduce,
+    SlotHeader,
+)
 from edlz.services.storage.state import State
 from edlz.services.transport.keys import JobKeys, make_job_keys
 from edlz.services.transport.rpc import RpcClient
 from edlz.services.transport.security import Security
 from edlz.services.worker.core.groups import inputs
+from edlz.services.worker.core.groups.inputs import Answered, Request
 from edlz.services.worker.core.groups.instructions import (
     Abandon,
     Advance,
@@ -34,6 +46,7 @@ from edlz.services.worker.core.groups.instructions import (
 from edlz.services.worker.core.groups.milestones import Milestones
 from edlz.services.worker.core.groups.replica import BUCKET, Replica
 from edlz.services.worker.core.groups.state_transfer import copy_of, state_digest
+from edlz.services.worker.core.groups.transfer import PIECE_BYTES
 from edlz.services.worker.members import MemberLines
 from tests.loops import LOOPS, Run, runner_on
 from tests.rpc_peers import until
@@ -212,36 +225,89 @@ def test_a_member_is_lost_and_another_one_takes_the_state_over(run: Run) -> None
     run(train(None, is_lossy=True))
 
 
-def test_a_bucket_is_one_frame_and_lies_where_it_was_received(run: Run) -> None:
+@pytest.mark.parametrize("size_bytes", [4 * BUCKET, PIECE_BYTES], ids=["bucket", "piece of a state"])
+def test_a_vector_is_one_frame_and_lies_where_it_was_received(run: Run, size_bytes: int) -> None:
     async def main(folder: str) -> None:
         received: asyncio.Future[Reduce] = asyncio.get_running_loop().create_future()
-        lines = [
-            MemberLines(
-                f"ipc://{folder}/{number}",
-                worker=str(number),
-                job="test",
-                security=Security(),
-                feed=lambda event: received.set_result(event.body),  # type: ignore[arg-type]
-                fail=received.set_exception,
-            )
-            for number in range(2)
-        ]
-        owner = Member(incarnation=(1, 1), worker="1", endpoint=lines[1].endpoint)
-        bucket = np.arange(BUCKET, dtype=np.float32)
-        part = Reduce(
-            generation=(1, 1), version=0, rank=0, bucket=0, headers=(), places=(0, 1), dense=(bucket, bucket)
-        )
+        lines = pair_of_lines(folder, lambda event: received.set_result(event.body))  # type: ignore[arg-type]
+        vector = np.arange(size_bytes // 4, dtype=np.float32)
         try:
-            lines[0].ask(AskMember(owner, "key", part))
-            for vector in (await received).dense:
-                assert np.array_equal(vector, bucket)
-                assert isinstance(vector.base, memoryview)  # one that was joined would be an array's
+            lines[0].ask(AskMember(member_at(lines[1]), "key", part_of(vector, vector)))
+            for came in (await received).dense:
+                assert np.array_equal(came, vector)
+                assert isinstance(came.base, memoryview)  # one that was joined would be an array's
         finally:
             for each in lines:
                 each.close()
 
     with tempfile.TemporaryDirectory() as folder:
         run(main(folder))
+
+
+def test_parts_of_later_steps_come_into_the_memory_of_earlier_ones(run: Run) -> None:
+    """More of them than one of malloc's heaps has; making pages anew would take longer than adding up."""
+    count, steps = 80, 6
+    faults: list[int] = []
+
+    async def main(folder: str) -> None:
+        parts: list[Request] = []
+        answered: asyncio.Queue[object] = asyncio.Queue()
+
+        def feed(event: Request | Answered) -> None:
+            if isinstance(event, Answered):
+                answered.put_nowait(event.key)
+                return
+            parts.append(event)
+            if len(parts) == count:
+                for part in parts:
+                    lines[1].reply(Reply(part.to, GroupRefused(reason="not ready", generation=(1, 1))))
+                parts.clear()
+
+        lines = pair_of_lines(folder, feed)
+        vector = np.ones(BUCKET, np.float32)
+        try:
+            for _ in range(steps):
+                before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+                for number in range(count):
+                    lines[0].ask(AskMember(member_at(lines[1]), number, part_of(vector)))
+                for _ in range(count):
+                    await answered.get()
+                faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+        finally:
+            for each in lines:
+                each.close()
+
+    with tempfile.TemporaryDirectory() as folder:
+        run(main(folder))
+    pages = count * 4 * BUCKET // resource.getpagesize()
+    assert min(faults[2:]) < pages / 10, faults
+
+
+def pair_of_lines(folder: str, feed: Callable[[Request | Answered], None]) -> list[MemberLines]:
+    return [
+        MemberLines(
+            f"ipc://{folder}/{number}",
+            worker=str(number),
+            job="test",
+            security=Security(),
+            feed=feed,
+            fail=_raise,
+        )
+        for number in range(2)
+    ]
+
+
+def member_at(lines: MemberLines) -> Member:
+    return Member(incarnation=(1, 1), worker="1", endpoint=lines.endpoint)
+
+
+def part_of(*vectors: np.ndarray) -> Reduce:
+    places = tuple(range(len(vectors)))
+    return Reduce(generation=(1, 1), version=0, rank=0, bucket=0, headers=(), places=places, dense=vectors)
+
+
+def _raise(error: BaseException) -> None:
+    raise error
 
 
 def test_only_workers_and_the_master_get_in(run: Run) -> None:

@@ -132,7 +132,8 @@ def _honest_answers(question: Any, core: Replica) -> list[Message]:
     if isinstance(question, Reduce):
         alone = Reduction()
         alone.begin(question.generation)
-        alone.form(1)
+        dense, state = (len(vectors[0]) if vectors else 0 for vectors in (question.dense, question.state))
+        alone.form(1, [slice(0, dense)] * (question.bucket + 1), state)
         (reply,) = alone.take(0, msgspec.structs.replace(question, rank=0), question.version)
         return [reply.body]
     name = core.name

@@ -12,6 +12,7 @@ from edlz.services.worker.core.groups.instructions import Reply
 from edlz.services.worker.core.groups.reduction import OWN, Reduction, asked_again
 
 GENERATION = (1, 2)
+BUCKETS = (slice(40, 60), slice(60, 80))
 rng = np.random.default_rng(5)
 
 
@@ -30,7 +31,7 @@ def part(rank: int, version: int = 0, bucket: int = 0, **fields: object) -> Redu
 def formed(count: int) -> Reduction:
     reduction = Reduction()
     reduction.begin(GENERATION)
-    reduction.form(count)
+    reduction.form(count, BUCKETS, 0)
     return reduction
 
 
@@ -110,6 +111,21 @@ def test_a_means_memory_is_not_written_while_somebody_has_it() -> None:
         np.testing.assert_array_equal(mean.dense, copy)
 
 
+def test_a_means_memory_is_used_again_when_nobody_has_it() -> None:
+    reduction = formed(1)
+    places = set()
+    for version in range(6):
+        for bucket in range(2):
+            mean = mean_of(reduction.take("a", part(0, version, bucket), version)).dense
+            assert mean is not None
+            assert not mean.flags.writeable
+            places.add((bucket, mean.ctypes.data))
+            del mean
+    assert len(places) == 2
+    (_, first), (_, second) = sorted(places)
+    assert second - first == 20 * 4, "they lie one behind another"
+
+
 @pytest.mark.parametrize(("theirs", "reason"), [((1, 1), "generation"), ((2, 1), "not ready")])
 def test_another_generation(theirs: tuple[int, int], reason: str) -> None:
     refused = formed(1).take("a", part(0, generation=theirs), 0)
@@ -122,7 +138,7 @@ def test_who_waits_hears_of_a_new_generation_and_nothing_is_left() -> None:
     reduction.take(OWN, part(1), 0)
     refused = GroupRefused(reason="generation", generation=(1, 3))
     assert reduction.begin((1, 3)) == [Reply("a", refused)]
-    reduction.form(2)
+    reduction.form(2, BUCKETS, 0)
     assert reduction.lacks(0, 1) == {0, 1}
 
 
@@ -131,7 +147,7 @@ def test_parts_may_come_before_the_group_is_known() -> None:
     reduction.begin(GENERATION)
     assert reduction.take("a", part(0), None) == []
     assert reduction.take("b", part(1), None) == []
-    assert [reply.to for reply in reduction.form(2)] == ["a", "b"]
+    assert [reply.to for reply in reduction.form(2, BUCKETS, 0)] == ["a", "b"]
 
 
 def test_empty_slots_are_no_part_of_the_mean() -> None:
@@ -193,5 +209,5 @@ def test_who_is_no_member_has_no_part_in_the_sum() -> None:
     reduction.begin(GENERATION)
     for rank in (0, 7, -1):
         reduction.take(rank, part(rank), None)
-    assert reduction.form(2) == []
+    assert reduction.form(2, BUCKETS, 0) == []
     assert [reply.to for reply in reduction.take("b", part(1), 0)] == [0, "b"]

@@ -8,11 +8,13 @@ import pytest
 from edlz.services.process.runtime import keep_freed_memory
 
 
-def test_freed_memory_is_kept_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_freed_memory_is_kept_up_to_a_limit_or_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     told: dict[int, int] = {}
     monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace(mallopt=told.__setitem__))
     keep_freed_memory()
     assert told == {-1: 128 << 20, -3: 32 << 20}
+    keep_freed_memory(whole_heaps=True)
+    assert told == {-1: 128 << 20, -3: 32 << 20, -2: 64 << 20}
 
 
 class OtherLibrary:

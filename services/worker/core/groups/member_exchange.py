@@ -80,7 +80,9 @@ class MemberExchange:
         held = tuple(rank for rank, member in enumerate(members) if member.incarnation in holders)
         self.holders = held if len(held) < len(members) else ()
         self._chunks = Chunks(len(members), dense, state, self._bucket)
-        return self._reduction.form(len(members))
+        own = self.rank
+        mine = self._chunks.state_slice(own)
+        return self._reduction.form(len(members), self._chunks.buckets(own), mine.stop - mine.start)
 
     @property
     def chunks(self) -> Chunks:
@@ -146,7 +148,7 @@ class MemberExchange:
         step = self.in_work
         check_mean(mean, step.chunks, owner)
         step.means[owner, mean.bucket] = mean
-        return None if step.missing else step
+        return step if step.is_complete else None
 
     def end_step(self) -> None:
         """The step in work is taken: nobody owes an answer any more."""

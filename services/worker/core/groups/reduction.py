@@ -6,9 +6,12 @@ are there the mean is made, once, and everybody who has asked gets it, the owner
 take the step and leave the group.  A mean is kept until that of the next step is made, for a member whose answer was
 lost.  Who waits long asks again, by a part without content: a part that is here is large, and no use a second time; of one
 that is not here it hears so.  All of it belongs to one generation: `begin` forgets what was before.
+
+Means of a chunk's buckets lie one behind another in one block of memory, in whose pages they are made step after step: it costs
+as much to get new ones from the system as to add up.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -37,6 +40,36 @@ class _Staged:
     waiting: dict[int, Hashable] = field(default_factory=dict)
 
 
+class _Room:
+    """Where the means of a chunk are made, those of one version at a time.
+
+    Parameters
+    ----------
+    buckets : sequence of slice
+        Of the chunk, one behind another.
+    """
+
+    def __init__(self, buckets: Sequence[slice]) -> None:
+        first = buckets[0].start
+        self._places = [slice(bucket.start - first, bucket.stop - first) for bucket in buckets]
+        self._buffers = LentBuffers(self._places[-1].stop)
+        self._taken: tuple[Vector, Vector] | None = None  # the block of this version, and its loan
+
+    def begin(self) -> None:
+        """The means that follow are another version's."""
+        self._taken = None
+
+    def mean(self, bucket: int, nodes: Sequence[Vector], places: Sequence[int], count: int) -> Vector:
+        """Return the mean of a bucket; it is not written while anybody has it.  Raises ValueError as `tree_mean`."""
+        if self._taken is None:
+            block = self._buffers.take()
+            self._taken = block, self._buffers.lend(block)
+        block, loan = self._taken
+        where = self._places[bucket]
+        tree_mean(block[where], nodes, places, count)
+        return loan[where]
+
+
 def refusal(theirs: Identity, ours: Identity) -> GroupRefused:
     """Return why somebody of another generation gets nothing."""
     return GroupRefused(reason="generation" if theirs < ours else "not ready", generation=ours)
@@ -60,8 +93,9 @@ class Reduction:
         self.generation: Identity = NO_IDENTITY
         self._count = 0  # members, as soon as that is known
         self._staged: dict[Place, _Staged] = {}
-        self._means: dict[Place, Reduced] = {}
-        self._buffers: dict[int, LentBuffers] = {}  # by size
+        self._means: dict[Place, Reduced] = {}  # of one version
+        self._newest = -1  # that version
+        self._dense = self._state = _Room([slice(0, 0)])
 
     def begin(self, generation: Identity) -> list[Reply]:
         """Belong to a generation; who waits for a mean of the one before hears of it."""
@@ -73,12 +107,24 @@ class Reduction:
             if to != OWN
         ]
         self.generation, self._count = generation, 0
-        self._staged, self._means, self._buffers = {}, {}, {}
+        self._staged, self._means, self._newest = {}, {}, -1
+        self._dense = self._state = _Room([slice(0, 0)])
         return out
 
-    def form(self, count: int) -> list[Reply]:
-        """Know how many members the group has; some have perhaps sent their parts before, or who is none."""
+    def form(self, count: int, buckets: Sequence[slice], state: int) -> list[Reply]:
+        """Know the group; some members have perhaps sent their parts before, or who is none.
+
+        Parameters
+        ----------
+        count : int
+            Of members.
+        buckets : sequence of slice
+            Of this member's chunk.
+        state : int
+            Elements of its slice of the state vector.
+        """
         self._count = count
+        self._dense, self._state = _Room(buckets), _Room([slice(0, state)])
         for staged in self._staged.values():
             staged.parts = {rank: part for rank, part in staged.parts.items() if 0 <= rank < count}
             staged.waiting = {rank: to for rank, to in staged.waiting.items() if 0 <= rank < count}
@@ -134,9 +180,12 @@ class Reduction:
         if not self._count or len(staged.parts) < self._count:
             return []
         del self._staged[place]
+        if place[0] > self._newest:
+            # Who has sent a part of this step has had all means of the one before; their memory is used again.
+            self._newest, self._means = place[0], {}
+            self._dense.begin()
+            self._state.begin()
         mean = self._means[place] = self._mean([staged.parts[rank] for rank in range(self._count)])
-        # Who has sent a part of this step has had all means of the one before.
-        self._means = {key: kept for key, kept in self._means.items() if key[0] >= place[0]}
         receivers = sorted(staged.waiting.values(), key=lambda to: to == OWN)
         return [Reply(to, mean) for to in receivers]
 
@@ -155,8 +204,10 @@ class Reduction:
             version=first.version,
             bucket=first.bucket,
             headers=tuple(headers),
-            dense=self._tree_mean([node for part in parts for node in part.dense], places, count),
-            state=self._tree_mean([node for part in parts for node in part.state], places, count),
+            dense=_mean(
+                self._dense, first.bucket, [node for part in parts for node in part.dense], places, count
+            ),
+            state=_mean(self._state, 0, [node for part in parts for node in part.state], places, count),
             counters=np.maximum.reduce(counters) if counters else None,
             learning_rate=first.learning_rate,
             snapshot_at=first.snapshot_at,
@@ -164,14 +215,9 @@ class Reduction:
             checksums=tuple(part.checksum for part in parts) if first.checksum else (),
         )
 
-    def _tree_mean(self, nodes: list[Vector], places: list[int], count: int) -> Vector | None:
-        if not nodes:
-            return None
-        size = nodes[0].size
-        buffers = self._buffers.setdefault(size, LentBuffers(size))
-        mean = buffers.take()
-        try:
-            tree_mean(mean, nodes, places, count)
-        except (ValueError, ZeroDivisionError) as error:
-            raise RemoteProtocolError(f"parts of a step that do not fit each other: {error}") from error
-        return buffers.lend(mean)
+
+def _mean(room: _Room, bucket: int, nodes: list[Vector], places: list[int], count: int) -> Vector | None:
+    try:
+        return room.mean(bucket, nodes, places, count) if nodes else None
+    except (ValueError, IndexError, ZeroDivisionError) as error:
+        raise RemoteProtocolError(f"parts of a step that do not fit each other: {error}") from error

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -37,15 +38,21 @@ class Chunks:
 
     def buckets(self, rank: int) -> list[slice]:
         """Return the buckets of a chunk of the dense vector."""
-        return buckets_of(self.dense, rank, self.count, self.bucket)
+        return self._buckets[rank]
+
+    @cached_property
+    def _buckets(self) -> list[list[slice]]:
+        return [buckets_of(self.dense, rank, self.count, self.bucket) for rank in range(self.count)]
 
     def state_slice(self, rank: int) -> slice:
         return slice(*slice_bounds(self.state, rank, self.count))
 
-    def all_buckets(self) -> Iterator[tuple[int, int]]:
-        """Yield (rank, bucket) of each exchange of a step."""
-        for rank in range(self.count):
-            yield from ((rank, bucket) for bucket in range(len(self.buckets(rank))))
+    @cached_property
+    def places(self) -> tuple[tuple[int, int], ...]:
+        """(rank, bucket) of each exchange of a step, in the order of what they sum."""
+        return tuple(
+            (rank, bucket) for rank in range(self.count) for bucket in range(len(self.buckets(rank)))
+        )
 
 
 @dataclass
@@ -132,7 +139,12 @@ class Step:
     @property
     def missing(self) -> set[int]:
         """Ranks of owners of which a mean has not come."""
-        return {place[0] for place in self.chunks.all_buckets() if place not in self.means}
+        return {place[0] for place in self.chunks.places if place not in self.means}
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all means are there."""
+        return len(self.means) == len(self.chunks.places)
 
     def differs_from(self, rank: int) -> int | None:
         """Return a rank whose state is right, and another one than this member's, when all means are there.
@@ -161,7 +173,7 @@ class Step:
         RemoteProtocolError
             If owners disagree about the slots of the step.
         """
-        places = list(self.chunks.all_buckets())
+        places = self.chunks.places
         means = [self.means[place] for place in places]
         first = means[0]
         for place, mean in zip(places, means, strict=True):
