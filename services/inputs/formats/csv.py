@@ -48,6 +48,7 @@ from edlz.services.protocol.plan import Column, ColumnKind, DataSource, FileFact
 
 __all__ = ["FORMAT"]
 
+_HEAD_BYTES = 64 << 10  # most headers are shorter
 _NULLS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "#N/A"]
 
 
@@ -142,7 +143,7 @@ class OpenCSV:
         self._defaults = {} if source.masks else defaults_of(parse_params(source.params), source.columns)
         self._masks = source.masks
         self._content = Content(name, facts)
-        sample, _ = read_whole_rows(lambda count: self._content.view(0, count), settings.rules)
+        sample, _ = read_whole_rows(lambda count: self._content.view(0, count), settings.rules, _HEAD_BYTES)
         start, header = find_head(name, sample, settings.rules)
         if scanning.crc32c(header + facts.index) != facts.checksum:
             raise changed(name, facts)

@@ -100,10 +100,11 @@ class OpenParquet:
         if not parts:
             schema = self._file.schema_arrow
             parts = [pyarrow.schema([schema.field(column.name) for column in self._columns]).empty_table()]
-        table = pyarrow.concat_tables(parts)
+        table = parts[0] if len(parts) == 1 else pyarrow.concat_tables(parts)
         try:
             values = {
-                column.name: self._values(column, table.column(column.name)) for column in self._columns
+                column.name: self._values(column, found)
+                for column, found in zip(self._columns, table.columns, strict=True)
             }
         except BadValueError as error:
             is_missing = isinstance(error, MissingValueError)
@@ -121,9 +122,9 @@ class OpenParquet:
             self._groups.clear()
 
     def _values(self, column: Column, values: Any) -> Any:
-        from pyarrow import types
+        import pyarrow
 
-        if types.is_dictionary(values.type):
+        if isinstance(values.type, pyarrow.DictionaryType):
             values = values.cast(values.type.value_type)
         return to_numpy(column, values, self._defaults, masks=self._masks)
 
@@ -137,7 +138,8 @@ class OpenParquet:
                 return table
             names = [column.name for column in self._columns]
             try:
-                table = self._file.read_row_group(place, columns=names, use_threads=False)
+                # In the order of our columns, not in that of the file's.
+                table = self._file.read_row_group(place, columns=names, use_threads=False).select(names)
             except (OSError, pyarrow.ArrowException) as error:
                 raise DataError(
                     f"{self._name} is damaged: row group {place} cannot be read ({error})", _AGAIN

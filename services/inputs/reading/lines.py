@@ -159,15 +159,18 @@ class _Finder:
         )
 
 
-def read_whole_rows(read: Callable[[int], Text], rules: LineRules) -> tuple[Text, bool]:
+def read_whole_rows(
+    read: Callable[[int], Text], rules: LineRules, count: int = SAMPLE_BYTES
+) -> tuple[Text, bool]:
     """Return the beginning of a file, with the header and one row at least, and whether there is more.
 
     Parameters
     ----------
     read : callable
         (count) -> the first bytes, as many if there are so many.
+    count : int
+        How many are asked for at first.
     """
-    count = SAMPLE_BYTES
     while True:
         sample = read(count)
         is_cut = len(sample) == count
