@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from edlz.client.cluster.admission_check import pods_verdict
 from edlz.client.cluster.capacity import nodes_of, quotas_of, room_for
-from edlz.client.cluster.image_check import architectures_of, image_verdict, in_thread
+from edlz.client.cluster.image_check import architectures_of, image_verdict
 from edlz.client.cluster.index import Place
 from edlz.client.cluster.job_view import view_of
 from edlz.client.cluster.pod_facts import facts_of
@@ -28,6 +28,7 @@ from edlz.services.configuration.export_flags import checkpoints_beside
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import EdlzError
 from edlz.services.predictions.kinds import PREDICTIONS, STATISTICS
+from edlz.services.process.late_thread import in_thread
 
 if TYPE_CHECKING:
     from edlz.k8s.cluster.api import Cluster
@@ -311,7 +312,7 @@ async def _image(cluster: "Cluster", config: JobConfig, image: str) -> Sequence[
     here: LocalImage | None = None
     with suppress(TimeoutError):
         async with asyncio.timeout(DAEMON_S):
-            here = await in_thread(lambda: daemon.look_up(image, Address.of(config)))
+            here = await in_thread(lambda: daemon.look_up(image, Address.of(config)), "look up image")
     try:
         nodes = await cluster.list_objects("Node")
     except Forbidden:

@@ -1,16 +1,13 @@
 """What is known here of a job's image before a node pulls it: its platform, and names that are like it."""
 
-import asyncio
-import threading
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, Literal, TypeVar
+from collections.abc import Collection, Mapping
+from typing import Any, Literal
 
 from edlz.client.images.daemon import LocalImage
 
-__all__ = ["architectures_of", "image_verdict", "in_thread"]
+__all__ = ["architectures_of", "image_verdict"]
 
 _PULLED = "its pull is seen when the master starts"
-_T = TypeVar("_T")
 
 
 def image_verdict(
@@ -43,21 +40,3 @@ def architectures_of(nodes: Collection[Mapping[str, Any]]) -> set[str]:
     """Return the architectures of nodes: amd64, arm64."""
     found = {str(node.get("status", {}).get("nodeInfo", {}).get("architecture", "")) for node in nodes}
     return found - {""}
-
-
-async def in_thread(call: Callable[[], _T]) -> _T:
-    """Return what a call gives that may block, in a thread that nobody waits for when it is late."""
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[_T] = loop.create_future()
-
-    def tell(result: _T) -> None:
-        if not answer.done():
-            answer.set_result(result)
-
-    def run() -> None:
-        result = call()
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(tell, result)
-
-    threading.Thread(target=run, name="look up image", daemon=True).start()
-    return await answer

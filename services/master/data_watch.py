@@ -9,6 +9,7 @@ from edlz.services.errors import EdlzError
 from edlz.services.inputs.watching import watch_of
 from edlz.services.master.core.vocabulary.inputs import Grown
 from edlz.services.master.core.vocabulary.instructions import Announce
+from edlz.services.process.late_thread import in_thread
 from edlz.services.protocol.growing_plan import Piece
 from edlz.services.protocol.messages import Job
 from edlz.services.protocol.plan import DataSource, Shard
@@ -77,7 +78,8 @@ class DataWatch:
     async def _look(self) -> Piece:
         complaint = ""
         try:
-            return await asyncio.to_thread(self._watch.look)
+            # To index a huge file takes minutes, which a job that stops does not have.
+            return await in_thread(self._watch.look, "data-watch")
         except (EdlzError, OSError) as error:
             complaint = str(error)
             return Piece(shards=())
