@@ -157,7 +157,8 @@ def _check_transport(config: JobConfig, reader: Reader) -> Iterator[Finding]:
     if config.keys_dir and config.transport_security == "none":
         message = f"--keys_dir={config.keys_dir} with --transport_security=none"
         yield _error(message, "drop one of the two", "keys_dir", "transport_security")
-    is_told_to_others = reader in ("ps", "worker") or (reader == "master" and config.num_ps_pods == 0)
+    has_partition = reader == "master" and config.num_ps_pods == 0 and not config.is_allreduce
+    is_told_to_others = reader in ("ps", "worker") or has_partition
     if is_told_to_others and is_wildcard(config.host):
         message = f"--host={config.host} is no address that workers can connect to"
         yield _error(message, "--host=HOST with this machine's name or IP address", "host")

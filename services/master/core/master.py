@@ -288,6 +288,11 @@ class MasterCore:
     # -- partitions
 
     def _on_partition(self, to: Hashable, status: PartitionStatus, now: float) -> list[Instruction]:
+        if self._group is not None:
+            raise ConfigError(
+                f"ps-{status.partition} is not wanted: job {self.job.name} has no parameter servers",
+                "start workers alone, or the master without --distribution_strategy=AllreduceStrategy",
+            )
         check_run(self.job, f"ps-{status.partition}", status.run, has_joined=status.incarnation is not None)
         if status.term > self.term:  # this master may have been replaced while it was stopped
             return look_up(to, f"ps-{status.partition}", status.term, self.term)

@@ -438,6 +438,7 @@ def test_a_service_that_others_reach() -> None:
     job = ("--model_def=m.f", "--training_data=d")
     assert only_error(read(*job, "--host=*", reader="master"))[0].startswith("--host=* is no address")
     assert read(*job, "--host=*", "--num_ps_pods=1", reader="master").errors == ()
+    assert read(*job, "--host=*", ALLREDUCE, reader="master").errors == (), "it tells nobody where it is"
     message, _ = only_error(
         read("--worker_id=1", "--keys_dir=k", "--transport_security=none", reader="worker")
     )

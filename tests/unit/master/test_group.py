@@ -28,6 +28,7 @@ from edlz.services.protocol.messages import (
     MemberStatus,
     NonFiniteLoss,
     PartInfo,
+    PartitionStatus,
     ProcessExit,
     Scaled,
     ScaleRequest,
@@ -106,6 +107,30 @@ def test_a_member_that_says_what_none_can_say_changes_nothing(odd: WrittenPart) 
         master.say(member=member(written=(odd,)), nonfinite_losses=1, nonfinite_loss=loss)
     assert master.core.work.losses.count == 0
     assert master.answer(master.say(member=member())).group is not None
+
+
+def test_a_parameter_server_is_refused() -> None:
+    """Started by hand, it would stand where the members are one partition to the rest of the master."""
+    status = PartitionStatus(
+        partition=0,
+        boot=1,
+        incarnation=None,
+        seq=1,
+        term=0,
+        endpoint="e",
+        era=None,
+        version=0,
+        has_base=False,
+        ledger=None,
+        finished_tasks=0,
+        minibatches=0,
+        open_minibatches=0,
+        snapshots=(),
+        is_sealed=False,
+    )
+    with pytest.raises(ConfigError, match=r"ps-0 .* has no parameter servers") as refused:
+        Master().core.feed(Request("ps", status), 0.0)
+    assert "--distribution_strategy" in refused.value.help
 
 
 def test_a_member_that_has_heard_a_later_master_is_looked_up() -> None:
