@@ -80,6 +80,7 @@ from edlz.services.transport.traffic import Traffic
 __all__ = ["Attend", "MasterService", "serve_master"]
 
 TICK_S = 0.25
+AGAIN_S = 1.0  # between tries to complete a state
 LINGER_S = 5.0  # who does not get the last answer waits for a master that will never come
 
 logger = logging.getLogger(__name__)
@@ -461,6 +462,8 @@ class MasterService(Shell[Input, Instruction]):
 
     async def _write_state(self, order: WriteState) -> None:
         error = await self._states.complete(order, self._progress.minibatches)
+        if error:  # it may be tried again as soon as that is known
+            await asyncio.sleep(AGAIN_S)
         self.feed(StateWritten(order.name, error))
 
     async def _publish(self, order: PublishPredictions) -> None:

@@ -50,6 +50,8 @@ class Group:
         States that lie on the disk, whole, and whether as checkpoints.
     hang_s : float
         Seconds without progress until a member counts as hung.
+    keeps_states : bool
+        Whether what members write to go on from is found again.
 
     Attributes
     ----------
@@ -59,7 +61,10 @@ class Group:
         The version that members have gone back to, if they were further when their status before was told.
     """
 
-    def __init__(self, plan: Plan, term: int, durable: Collection[DurableState], hang_s: float) -> None:
+    def __init__(
+        self, plan: Plan, term: int, durable: Collection[DurableState], hang_s: float, *, keeps_states: bool
+    ) -> None:
+        self._keeps_states = keeps_states
         self._plan, self._term, self._before, self._hang_s = plan, term, tuple(durable), hang_s
         self._core: Rendezvous | None = None  # from the first input on
         self._lives: dict[str, set[Identity]] = {}  # of workers, by id
@@ -121,6 +126,17 @@ class Group:
     def on_durable(self, name: SnapshotName, now: float, *, is_checkpoint: bool = False) -> list[Instruction]:
         """A state is whole on the disk."""
         return self._feed(events.Durable(name, is_checkpoint), now)
+
+    def on_unsaved(self, name: SnapshotName, now: float) -> tuple[bool, list[Instruction]]:
+        """A state could not be completed; whether the job cannot end without it, so that it is tried again."""
+        out = self._feed(events.Unsaved(name), now)
+        return self._keeps_states and self._rendezvous.has_sealed(name), out
+
+    def keep_nothing(self) -> None:
+        """What members write to go on from is not found: nobody waits for it."""
+        self._keeps_states = False
+        if self._core is not None:
+            self._core.keeps_states = False
 
     def on_manifest(self, version: int, now: float, *, is_written: bool) -> list[Instruction]:
         """The same of a checkpoint, or it could not be completed."""
@@ -246,6 +262,7 @@ class Group:
     def _feed(self, event: events.Input, now: float) -> list[Instruction]:
         if self._core is None:
             self._core = Rendezvous(self._plan, self._term, now, self._before, self._hang_s)
+            self._core.keeps_states = self._keeps_states
         out: list[Instruction] = []
         found = self._core.feed(event, now)
         for version in self._core.take_begun():

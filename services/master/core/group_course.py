@@ -19,6 +19,7 @@ from edlz.services.master.core.vocabulary.instructions import Announce, Instruct
 from edlz.services.master.core.vocabulary.verdict import Verdict
 from edlz.services.master.core.work import Work
 from edlz.services.protocol.groups import DurableState
+from edlz.services.protocol.job_status import FailureView
 from edlz.services.protocol.messages import (
     FailedTask,
     GroupOrders,
@@ -30,6 +31,8 @@ from edlz.services.protocol.messages import (
 )
 
 __all__ = ["GroupCourse"]
+
+UNSAVED_S = 300.0  # for so long the state that the job ends with may not be saved
 
 
 class GroupCourse:
@@ -62,7 +65,8 @@ class GroupCourse:
         self._plan, self._course, self._term = job.plan, course, term
         self._settings, self._is_unseen = JobSettings.of(job.config), False
         self._partitions, self._eras, self._checkpoints, self._work, self._verdict, self._processes = cores
-        self._group = Group(job.plan, term, durable, hang_s)
+        self._group = Group(job.plan, term, durable, hang_s, keeps_states=not self._settings.private_job_dir)
+        self._unsaved: tuple[str, float] | None = None  # the last state cannot be saved: why, and since when
         self._version = 0  # of the newest status
 
     # -- what is told
@@ -106,6 +110,7 @@ class GroupCourse:
         if status.sees_job_dir or self._is_unseen or self._settings.private_job_dir:
             return []
         self._is_unseen = True
+        self._group.keep_nothing()
         self._course.on_no_snapshots()
         assert status.incarnation is not None
         member = Member(incarnation=status.incarnation, worker=status.worker, endpoint=status.member_endpoint)
@@ -130,10 +135,23 @@ class GroupCourse:
 
     def on_state(self, written: StateWritten, now: float) -> list[Instruction]:
         """A state to go on from is whole, or could not be completed."""
-        if written.error:
-            text = f"v{written.name[1]} could not be saved to go on from: {written.error}"
-            return [Announce("group", text, 30)]
-        return self._group.on_durable(written.name, now)
+        if not written.error:
+            self._unsaved = None
+            return self._group.on_durable(written.name, now)
+        text = f"v{written.name[1]} could not be saved to go on from: {written.error}"
+        is_last, out = self._group.on_unsaved(written.name, now)
+        if not is_last:
+            return [Announce("group", text, logging.WARNING), *out]
+        known, since_s = self._unsaved or ("", now)
+        self._unsaved = text, since_s
+        if now - since_s > UNSAVED_S:
+            failure = FailureView(
+                text=text, help="make room on the disk of the job's folder, then: edlz resume"
+            )
+            return [*out, *self._verdict.fail(failure)]
+        return (
+            out if text == known else [Announce("group", f"{text}; it is tried again", logging.WARNING), *out]
+        )
 
     def lead(self, out: list[Instruction], now: float) -> list[Instruction]:
         """Return what the master is about to do, with what follows for the group and from it; checkpoints have all members' parts."""

@@ -166,6 +166,7 @@ class GroupJob:
         self.journal["term"] += 1
         core = Rendezvous(self.plan, self.journal["term"], self.now, self._disk.names(), HANG_S)
         core.ends = dict(self.journal["ends"])
+        core.keeps_states = self.schedule.snapshot_s is not None
         core.decided = Decided(fence=self.plan.task_count, task_count=self.plan.task_count)
         process = self.processes[-self.journal["term"]] = Process(-self.journal["term"], core)
         self.master = process
@@ -387,12 +388,16 @@ class GroupJob:
         self._within(0.1, 1.0, lambda: self._when_awake(master, go_on))
 
     def _write_manifest(self, master: Process, name: Any, count: int, *, is_checkpoint: bool) -> None:
-        if not self._disk.complete(name, count, is_checkpoint=is_checkpoint):
-            self.figures["not completed"] += 1
-            return
-        self.figures["completed"] += 1
-        durable = events.Durable(name, is_checkpoint)
-        self._within(0.05, 0.5, lambda: self._when_awake(master, lambda: self._feed_master(master, durable)))
+        def write() -> None:
+            if self.journal["term"] != master.core._term:
+                return
+            if not self._disk.complete(name, count, is_checkpoint=is_checkpoint):
+                self.figures["not completed"] += 1
+                return
+            self.figures["completed"] += 1
+            self._feed_master(master, events.Durable(name, is_checkpoint))
+
+        self._within(0.05, 0.5, lambda: self._when_awake(master, write))
 
     # -- a member's shell
 

@@ -15,6 +15,7 @@ from edlz.services.master.core.vocabulary import instructions as master_core
 from edlz.services.master.core.vocabulary.inputs import StateWritten
 from edlz.services.parameters.store import Store
 from edlz.services.protocol.groups import DurableState, number_of
+from edlz.services.protocol.ledger import TaskSet
 from edlz.services.protocol.messages import ExportLease, FailedTask, PartInfo, SlotHeader, SnapshotName
 from edlz.services.storage.state import State
 from edlz.services.worker.core.groups import inputs
@@ -96,6 +97,17 @@ class GroupMasterShell(MasterShell):
             raise Violation(f"{name} of {count} was said to be written, but {sorted(parts)} are")
         return joined([parts[rank] for rank in range(count)])
 
+    def _journal(self, process: Process, instruction: master_core.Journal) -> None:
+        """Nothing is complete before what it ends with is found again."""
+        super()._journal(process, instruction)
+        if not instruction.fields.get("is_complete"):
+            return
+        replicas, journal = self._job.replicas, self._job.journal
+        count = journal["task_count"] or self._job.schedule.task_count
+        found = [replicas.whole[name] for name, is_checkpoint in replicas.durable if not is_checkpoint]
+        if not any(TaskSet(state.ledger.finished).first_missing() >= count for state in found):
+            raise Violation("the job is complete, and its last state is not")
+
     def _writemanifest(self, process: Process, order: master_core.WriteManifest) -> None:
         found = [
             name
@@ -115,7 +127,7 @@ class GroupMasterShell(MasterShell):
 
     def _writestate(self, process: Process, order: master_core.WriteState) -> None:
         state = self._parts_of(order.name, len(order.parts), is_checkpoint=False)
-        self._job.within(0.1, 1, self._make_valid, process, state)
+        self._job.within(0.1, 4, self._make_valid, process, state)
 
     def _make_valid(self, process: Process, state: State) -> None:
         if process.is_up:

@@ -16,6 +16,7 @@ from edlz.services.master.core.groups.events import (
     Instruction,
     Lost,
     Tick,
+    Unsaved,
     WriteManifest,
 )
 from edlz.services.master.core.groups.evictions import Eviction, Evictions
@@ -340,7 +341,35 @@ def test_the_job_is_complete_when_all_have_sealed() -> None:
     about = {"finished": (0, 4), "name": ((1, 1), 2)}
     assert group.computing(1, phase="sealed", **about) == []
     assert group.computing(2, phase="sealing", **about) == []
-    assert group.computing(2, phase="sealed", **about) == [Complete(((1, 1), 2), 2)]
+    assert group.computing(2, phase="sealed", **about) == []
+    name = about["name"]
+    assert group.core.feed(Durable(name, is_checkpoint=True), 0.0) == [], "that is another place"
+    assert group.core.feed(Durable(name), 0.0) == [Complete(name, 2)]
+
+
+def test_where_nothing_is_found_again_nothing_is_waited_for() -> None:
+    group = Group()
+    group.form(1, 2)
+    group.core.keeps_states = False
+    about = {"finished": (0, 4), "name": ((1, 1), 2), "phase": "sealed"}
+    assert [*group.computing(1, **about), *group.computing(2, **about)] == [Complete(((1, 1), 2), 2)]
+
+
+def test_the_last_state_is_completed_until_that_succeeds() -> None:
+    group = Group()
+    group.form(1)
+    name = ((1, 1), 2)
+    about = {"name": name, "written": (WrittenPart(name=name, rank=0, count=1),)}
+    assert len(group.computing(1, **about)) == 1
+    group.core.feed(Unsaved(name), 0.0)
+    assert group.computing(1, **about) == [], "the next one is due soon"
+    about |= {"phase": "sealed", "finished": (0, 4)}
+    assert group.computing(1, **about) == []
+    group.core.feed(Unsaved(name), 0.0)
+    [again] = group.computing(1, **about)
+    assert isinstance(again, WriteManifest)
+    assert group.computing(1, **about) == []
+    assert group.core.feed(Durable(name), 0.0) == [Complete(name, 1)]
 
 
 def test_a_sealed_group_that_loses_a_member_seals_again() -> None:
@@ -349,6 +378,7 @@ def test_a_sealed_group_that_loses_a_member_seals_again() -> None:
     about = {"finished": (0, 4), "name": ((1, 1), 2), "phase": "sealed"}
     group.computing(1, **about)
     group.computing(2, **about)
+    group.core.feed(Durable(((1, 1), 2)), 0.0)
     assert group.core.stage is Stage.COMPLETE
     formed = group.core.generation
     group.core.feed(Lost(life(2)), 0.0)

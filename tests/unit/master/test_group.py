@@ -5,18 +5,28 @@ import logging
 from collections.abc import Collection, Hashable
 from typing import Any
 
+import msgspec
 import pytest
 
 from edlz.services.errors import ConfigError, RemoteProtocolError
+from edlz.services.master.core import group_course
 from edlz.services.master.core.master import MasterCore
 from edlz.services.master.core.processes.desired_processes import DesiredProcesses
-from edlz.services.master.core.vocabulary.inputs import ManifestWritten, Request, Start, StopWanted, Tick
+from edlz.services.master.core.vocabulary.inputs import (
+    ManifestWritten,
+    Request,
+    Start,
+    StateWritten,
+    StopWanted,
+    Tick,
+)
 from edlz.services.master.core.vocabulary.instructions import (
     Announce,
     Instruction,
     Journal,
     Reply,
     WriteManifest,
+    WriteState,
 )
 from edlz.services.master.core.vocabulary.records import JournalState
 from edlz.services.protocol.groups import BASE, DurableState
@@ -452,3 +462,30 @@ def test_a_group_that_comes_to_the_same_version_again_is_seen_to_have_gone_back(
     pair.come_to(4, "held", 0)
     [again] = pair.core.work.evaluation._rounds
     assert again > number
+
+
+def test_a_last_state_that_cannot_be_saved_is_told_of_once_and_in_the_end_fails_the_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is tried again meanwhile: a job that were complete without it could be neither exported nor evaluated."""
+    master = Master()
+    master.say(member=member())
+    master.say(member=member(phase="promised", generation=(1, 1)))
+    name = ((1, 1), 4)
+    part = WrittenPart(name=name, rank=0, count=1, info=msgspec.structs.replace(INFO, partitions=1))
+    about = {"generation": (1, 1), "members": (master.life,), "name": name, "written": (part,)}
+    sealed = member(phase="sealed", finished=(0, 4), minibatches=4, **about)
+    told: list[Instruction] = []
+    monkeypatch.setattr(group_course, "UNSAVED_S", 5.0)
+    for now in (1.0, 2.0, 5.0, 7.0):
+        assert any(isinstance(each, WriteState) for each in master.say(member=sealed))
+        told += master.core.feed(StateWritten(name, "no room"), now)
+        told += master.core.feed(Tick(), now)
+    text = "v4 could not be saved to go on from: no room"
+    assert [each for each in told if isinstance(each, Announce) and text in each.text] == [
+        Announce("group", f"{text}; it is tried again", logging.WARNING),
+        Announce("failed", text, logging.ERROR),
+    ]
+    failure = master.core.verdict.failure
+    assert failure is not None
+    assert "edlz resume" in failure.help

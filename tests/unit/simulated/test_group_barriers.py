@@ -137,28 +137,36 @@ def test_who_does_not_hear_of_a_rate_trains_to_other_bits(monkeypatch: pytest.Mo
         SimulatedJob(schedule(1)).run()
 
 
+@pytest.mark.parametrize("is_lost", [False, True])
 def test_an_end_that_members_hear_before_it_is_journalled_is_lost_with_its_master(
-    monkeypatch: pytest.MonkeyPatch,
+    is_lost: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They go on behind the task, so nobody fails at it again, and the job says that nothing was left out."""
+    about = {"has_callbacks": False, "decides": False, "evaluation_tasks": 0, "bad": ((1, 1),), "skips": True}
+    lost = Fault(1.0, "kill", "m", during="told")
+    job = SimulatedJob(schedule(1, faults=(lost,) * is_lost, **about))
     advance = BadTasks.advance
 
     def journals_later(self: BadTasks, statuses: Sequence[PartitionStatus]) -> list[Instruction]:
+        """Journal the end when members have gone on, if this master still lives."""
         out = advance(self, statuses)
-        held = self.__dict__.setdefault("held", [])
-        held += [[60, one] for one in out if isinstance(one, Journal)]
-        for entry in held:
-            entry[0] -= 1
-        due = [one for left, one in held if left == 0]
+        waits = self.__dict__.setdefault("waits", list[Instruction]())
+        if any(isinstance(one, Journal) for one in out):
+            waits += [one for one in out if isinstance(one, Journal)]
+            self.__dict__["left"] = 40
+            job.reach("told")
+        self.__dict__["left"] = left = self.__dict__.get("left", 0) - 1
+        due = waits if left == 0 else []
         return [*due, *(one for one in out if not isinstance(one, Journal))]
 
-    about = {"has_callbacks": False, "decides": False, "evaluation_tasks": 0, "bad": ((1, 1),), "skips": True}
-    lost = Fault(0.5, "kill", "m", during="member failed")
-    SimulatedJob(schedule(1, faults=(lost,), **about)).run()
     monkeypatch.setattr(BadTasks, "advance", journals_later)
-    SimulatedJob(schedule(1, **about)).run()
+    if not is_lost:
+        job.run()
+        return
     with pytest.raises(Violation, match="was ended at None"):
-        SimulatedJob(schedule(1, faults=(lost,), **about)).run()
+        job.run()
+    monkeypatch.undo()
+    SimulatedJob(schedule(1, faults=(Fault(3.0, "kill", "m", during="member failed"),), **about)).run()
 
 
 def test_a_fence_keeps_what_was_said_until_something_else_is() -> None:

@@ -26,6 +26,7 @@ __all__ = [
     "PartFailed",
     "Tell",
     "Tick",
+    "Unsaved",
     "WriteManifest",
 ]
 
@@ -68,13 +69,20 @@ class Durable:
 
 
 @dataclass(frozen=True)
+class Unsaved:
+    """The manifest of a state that is no checkpoint could not be written."""
+
+    name: SnapshotName
+
+
+@dataclass(frozen=True)
 class Evaluated:
     """The reports of all tasks of a state's evaluation are counted, and what follows from them is decided."""
 
     name: SnapshotName
 
 
-Input = Tick | Heard | Lost | Durable | Evaluated
+Input = Tick | Heard | Lost | Durable | Unsaved | Evaluated
 
 
 @dataclass(frozen=True)
@@ -112,7 +120,7 @@ class GiveUpTask:
 
 @dataclass(frozen=True)
 class WriteManifest:
-    """All `count` members have written their parts of a state: say so in a manifest, then tell of it (`Durable`)."""
+    """All `count` members have written their parts of a state: say so in a manifest, then tell of it (`Durable`, `Unsaved`)."""
 
     name: SnapshotName
     count: int

@@ -26,6 +26,7 @@ from edlz.services.master.core.groups.events import (
     Lost,
     Tell,
     Tick,
+    Unsaved,
 )
 from edlz.services.master.core.groups.evictions import Eviction, Evictions
 from edlz.services.master.core.groups.hangs import HANG_S
@@ -100,6 +101,8 @@ class Rendezvous:
         What is told of one that is wanted out of turn; see `GroupOrders`.
     decided : Decided or None
         What is told of barriers, and where the job ends.
+    keeps_states : bool
+        Whether what members write to go on from is found again: then the job ends when its last state is whole there.
     """
 
     def __init__(
@@ -121,6 +124,7 @@ class Rendezvous:
         self.ends: dict[int, int] = {}
         self.checkpoint = 0
         self.decided: Decided | None = None
+        self.keeps_states = True
         self._count = 0  # of generations
         self._statuses: dict[Identity, MemberStatus] = {}  # of this term, by worker's life
         self._members: dict[Identity, Member] = {}
@@ -166,6 +170,9 @@ class Rendezvous:
                 self._evictions.forget(incarnation, self._lost)
             case Durable(name, is_checkpoint):
                 self._states.add(name, is_checkpoint=is_checkpoint)
+            case Unsaved(name):
+                if self.has_sealed(name):
+                    self._states.reopen(name)
             case Evaluated(name):
                 self._evaluated.append(name)
                 self._released = name
@@ -227,6 +234,10 @@ class Rendezvous:
         """Return, once, the versions that groups have begun with: one that has come to a version may have been behind it."""
         begun, self._begun = self._begun, []
         return begun
+
+    def has_sealed(self, name: SnapshotName) -> bool:
+        """Whether some member of the group has written its part of this state as the last one of the job."""
+        return any((status.phase, status.name) == ("sealed", name) for status in self.told_members)
 
     @property
     def told_members(self) -> tuple[MemberStatus, ...]:
@@ -461,8 +472,11 @@ class Rendezvous:
             is_full = len(TaskSet(status.finished)) >= count
             if not (is_full and status.phase == "sealed" and status.generation == self.generation):
                 return []
+        name = next(iter(statuses.values())).name
+        if self.keeps_states and not self._states.has_state(name):
+            return []
         self._enter(Stage.COMPLETE)
-        return [Complete(next(iter(statuses.values())).name, len(statuses))]
+        return [Complete(name, len(statuses))]
 
     def _name(self, who: Identity) -> str:
         return f"worker-{self._members[who].worker}"

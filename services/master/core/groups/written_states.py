@@ -52,6 +52,15 @@ class WrittenStates:
         self._durable.add((name, is_checkpoint))
         self._bound()
 
+    def has_state(self, name: SnapshotName) -> bool:
+        """Whether a state is whole among those to go on from."""
+        return (name, False) in self._durable
+
+    def reopen(self, name: SnapshotName) -> None:
+        """A state could not be completed: that is tried again as soon as its members tell of their parts again."""
+        for key in [key for key in self._parts if key[0] == (name, False)]:
+            del self._parts[key]
+
     def take(self, who: Identity, part: WrittenPart) -> list[WriteManifest | PartFailed]:
         """A member tells of a part of a state that counts; with the last one the state is whole."""
         state = part.name, part.is_checkpoint
