@@ -5,8 +5,10 @@ import zlib
 import msgspec
 import numpy as np
 
-from edlz.services.protocol.layout import Layout, Variable, VectorLayout
+from edlz.services.parameters.store import Store
+from edlz.services.protocol.layout import Layout, Variable, VectorLayout, slice_bounds
 from edlz.services.protocol.messages import InitializerSpec, OptimizerSpec, Push, RowIds, TableSpec
+from edlz.services.protocol.plan import Plan
 from edlz.services.storage.state import MemoryRows, State
 
 __all__ = [
@@ -16,6 +18,7 @@ __all__ = [
     "compute_gradient",
     "compute_rows",
     "final_bytes",
+    "initial_state",
     "initial_vectors",
     "make_push",
     "same_ids",
@@ -57,6 +60,40 @@ def trained_vectors() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     dense, state, counters = initial_vectors()
     dense[:WIDTH] = np.cos(np.arange(WIDTH, dtype=np.float32))
     return dense, state + np.float32(0.5), counters + 7
+
+
+def initial_state(
+    plan: Plan,
+    vectors: tuple[np.ndarray, ...] | None = None,
+    tables: tuple[TableSpec, ...] = (),
+    *,
+    plan_hash: str = "",
+    place: tuple[int, int] = (0, 1),
+) -> State:
+    """Return what a partition begins with: of a plan, unless its hash is given, and the vectors that a job begins with.
+
+    Parameters
+    ----------
+    vectors : tuple of ndarray, optional
+        Whole ones: dense, state, counters.
+    place : (int, int)
+        The partition, of how many.
+    """
+    whole = vectors or initial_vectors()
+    cuts = [slice(*slice_bounds(len(vector), *place)) for vector in whole]
+    dense, state, counters = (vector[cut] for vector, cut in zip(whole, cuts, strict=True))
+    return Store.initial(
+        plan_hash=plan_hash or plan.hash,
+        task_count=plan.task_count,
+        partition=place[0],
+        partitions=place[1],
+        layout=LAYOUT,
+        optimizer=OPTIMIZER,
+        dense=dense,
+        state=state,
+        counters=counters,
+        tables=tables,
+    )
 
 
 def compute_gradient(

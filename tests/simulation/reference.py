@@ -10,12 +10,10 @@ from edlz.services.protocol.messages import Push
 from edlz.services.worker.partition_traffic import join_rows, split_gradients
 from tests.simulation.callbacks import decide, loss_of, seen
 from tests.simulation.model import (
-    LAYOUT,
-    OPTIMIZER,
     compute_gradient,
     compute_rows,
     final_bytes,
-    initial_vectors,
+    initial_state,
     make_push,
     trained_vectors,
     with_rows,
@@ -33,19 +31,7 @@ def reference_values(schedule: Schedule, ends: dict[int, int]) -> bytes:
 def reference_run(schedule: Schedule, ends: dict[int, int]) -> tuple[bytes, list[ConcludedRound]]:
     """The same, and what callbacks that decide must have decided."""
     plan = schedule.plan
-    dense, state, counters = trained_vectors() if schedule.begins_from else initial_vectors()
-    initial = Store.initial(
-        plan_hash=plan.hash,
-        task_count=plan.task_count,
-        partition=0,
-        partitions=1,
-        layout=LAYOUT,
-        optimizer=OPTIMIZER,
-        dense=dense,
-        state=state,
-        counters=counters,
-        tables=schedule.tables,
-    )
+    initial = initial_state(plan, trained_vectors() if schedule.begins_from else None, schedule.tables)
     store = Store(msgspec.structs.replace(initial, version=schedule.begins_from), plan.seed)
     first, rate = 0, 0.01
     ends = {

@@ -11,8 +11,6 @@ import numpy as np
 from edlz.services.master.core.vocabulary import instructions as master_core
 from edlz.services.master.core.vocabulary.inputs import DigestRead, ManifestWritten, Published
 from edlz.services.master.digest import Reading, Unreadable, read_digest
-from edlz.services.parameters.store import Store
-from edlz.services.protocol.layout import slice_bounds
 from edlz.services.protocol.ledger import LedgerRecord
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import Ends, Job, PartInfo
@@ -20,7 +18,7 @@ from edlz.services.ps.core import inputs as ps_inputs
 from edlz.services.ps.core import instructions as ps_core
 from edlz.services.storage.checkpoint_records import Manifest, Part
 from edlz.services.storage.state import MemoryRows, State
-from tests.simulation.model import LAYOUT, OPTIMIZER, final_bytes, initial_vectors, trained_vectors
+from tests.simulation.model import final_bytes, initial_state, initial_vectors, trained_vectors
 from tests.simulation.processes import Process, Violation
 
 if TYPE_CHECKING:
@@ -206,24 +204,12 @@ def leave_first_checkpoint(job: "SimulatedJob") -> None:
 def _states_of(
     job: "SimulatedJob", vectors: tuple[np.ndarray, ...], plan_hash: str, version: int
 ) -> list[State]:
-    schedule, states = job.schedule, []
-    for index in range(schedule.partitions):
-        cuts = [slice(*slice_bounds(len(v), index, schedule.partitions)) for v in vectors]
-        dense, state, counters = (v[cut] for v, cut in zip(vectors, cuts, strict=True))
-        initial = Store.initial(
-            plan_hash=plan_hash,
-            task_count=job.plan.task_count,
-            partition=index,
-            partitions=schedule.partitions,
-            layout=LAYOUT,
-            optimizer=OPTIMIZER,
-            dense=dense,
-            state=state,
-            counters=counters,
-            tables=schedule.tables,
-        )
-        states.append(msgspec.structs.replace(initial, era=(1, 1), version=version))
-    return states
+    count, tables = job.schedule.partitions, job.schedule.tables
+    states = [
+        initial_state(job.plan, vectors, tables, plan_hash=plan_hash, place=(index, count))
+        for index in range(count)
+    ]
+    return [msgspec.structs.replace(state, era=(1, 1), version=version) for state in states]
 
 
 def _leave(job: "SimulatedJob", states: list[State], number: int) -> None:

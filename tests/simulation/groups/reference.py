@@ -6,11 +6,9 @@ from edlz.services.parameters.store import Store
 from edlz.services.protocol.messages import Push
 from tests.simulation.groups.schedule import GroupSchedule
 from tests.simulation.model import (
-    LAYOUT,
-    OPTIMIZER,
     compute_gradient,
     final_bytes,
-    initial_vectors,
+    initial_state,
     make_push,
 )
 
@@ -23,20 +21,7 @@ def learning_rate(version: int) -> float:
 
 
 def initial_store(schedule: GroupSchedule) -> Store:
-    dense, state, counters = initial_vectors()
-    plan = schedule.plan
-    base = Store.initial(
-        plan_hash=plan.hash,
-        task_count=plan.task_count,
-        partition=0,
-        partitions=1,
-        layout=LAYOUT,
-        optimizer=OPTIMIZER,
-        dense=dense,
-        state=state,
-        counters=counters,
-    )
-    return Store(base, plan.seed)
+    return Store(initial_state(schedule.plan), schedule.plan.seed)
 
 
 def group_reference(schedule: GroupSchedule) -> bytes:

@@ -6,7 +6,7 @@
 import math
 import zlib
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -23,14 +23,11 @@ from edlz.services.worker.core.groups import instructions as members
 from edlz.services.worker.core.groups.state_transfer import copy_of, state_digest
 from edlz.services.worker.core.inputs import ModelBuilt, OfGroup
 from tests.simulation.callbacks import callback_needs, loss_of
-from tests.simulation.model import LAYOUT, OPTIMIZER, compute_gradient, final_bytes, initial_vectors
+from tests.simulation.model import compute_gradient, final_bytes, initial_state
 from tests.simulation.processes import Process, Violation
-from tests.simulation.schedule import Schedule, raises_at
+from tests.simulation.schedule import raises_at
 from tests.simulation.shells import MasterShell, make_manifest
 from tests.simulation.worker_shell import WorkerShell
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["GroupMasterShell", "MemberShell", "Replicas", "joined", "moments_of"]
 
@@ -70,22 +67,6 @@ def moments_of(process: Process) -> list[str]:
     """Return where a member stands, as a moment of its job's life."""
     member = process.core._member
     return [] if member is None else [f"member {member.replica.phase.value}"]
-
-
-def _initial(schedule: Schedule) -> State:
-    dense, state, counters = initial_vectors()
-    plan = schedule.plan
-    return Store.initial(
-        plan_hash=plan.hash,
-        task_count=plan.task_count,
-        partition=0,
-        partitions=1,
-        layout=LAYOUT,
-        optimizer=OPTIMIZER,
-        dense=dense,
-        state=state,
-        counters=counters,
-    )
 
 
 class GroupMasterShell(MasterShell):
@@ -179,7 +160,7 @@ class MemberShell(WorkerShell):
         process.pace.end(self._job.now)
         schedule = self._job.schedule
         about = (False, callback_needs(schedule), schedule.stops_on_nan)
-        base = Store(_initial(schedule), schedule.plan.seed)
+        base = Store(initial_state(schedule.plan), schedule.plan.seed)
         self._job.event(process.name, ModelBuilt(*about, base=base, endpoint=process.role))
 
     def _ask_member(self, process: Process, asked: members.AskMember) -> None:
