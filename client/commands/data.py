@@ -13,12 +13,16 @@ from edlz.client.screen.terminal import print_lines
 from edlz.client.screen.wording import count_of, size
 from edlz.services.inputs.conversion import check_target, record_blocks
 from edlz.services.inputs.conversion import convert as convert_records
+from edlz.services.inputs.example_values import ExampleError, example_values
 from edlz.services.inputs.listing import Listed, list_data
 from edlz.services.inputs.reading.records import Columns
 
 __all__ = ["convert", "data", "head", "info"]
 
 _MOST_SHOWN = 100  # letters of a record that is bytes
+_MOST_VALUES = 16  # of a feature
+_LOOKED_AT = 100  # records, for features
+_KINDS = {"string": "string", "float64": "float32", "int64": "int64"}
 
 data = typer.Typer(help="Files of data.", add_completion=False)
 
@@ -41,11 +45,8 @@ def head(
     listed = _listed(path, data_reader_params)
     for block in record_blocks(listed, records):
         for record in block.rows() if isinstance(block, Columns) else block:
-            print(
-                _shown(record)
-                if isinstance(record, bytes)
-                else json.dumps(_plain(record), ensure_ascii=False)
-            )
+            row = _example(record) if isinstance(record, bytes) else record
+            print(_shown(record) if row is None else json.dumps(_plain(row), ensure_ascii=False))
 
 
 @data.command()
@@ -68,7 +69,9 @@ def info(
         ["tasks", f"{tasks:,} {about}"],
     ]
     if source.form == "bytes":
-        rows.append(["record", "bytes"])
+        features = _features(listed)
+        rows.append(["record", "bytes: a tf.train.Example" if features else "bytes"])
+        rows += [["feature", f"{name}: {kind}"] for name, kind in features.items()]
     for column in source.columns:
         rows.append(["column", f"{column.name}: {column.type}"])
     print_lines(aligned(["", ""], rows)[1:])
@@ -94,6 +97,30 @@ def _listed(path: str, params: str) -> Listed:
         f"looking at {path}"
     ):  # text formats are read to the end: nothing else says how many records there are
         return list_data(path, "PATH", params, lambda text: print(f"note: {text}", file=sys.stderr))
+
+
+def _features(listed: Listed) -> dict[str, str]:
+    """Return the features of the first records and their types, if each is a tf.train.Example."""
+    records = next(record_blocks(listed, _LOOKED_AT), [])
+    assert isinstance(records, list)
+    try:
+        return {name: _KINDS[found.kind] for name, found in sorted(example_values(records).items())}
+    except ExampleError:
+        return {}
+
+
+def _example(record: bytes) -> dict[str, Any] | None:
+    """Return the features of a record that is a tf.train.Example and has some; of many values the first ones."""
+    try:
+        found = {name: one.array().tolist() for name, one in example_values([record]).items()}
+    except ExampleError:
+        return None
+    for name, values in found.items():
+        more = len(values) - _MOST_VALUES
+        found[name] = (
+            values[0] if len(values) == 1 else values[:_MOST_VALUES] + [f"… {more} more"] * (more > 0)
+        )
+    return found or None
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:

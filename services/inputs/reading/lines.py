@@ -174,8 +174,8 @@ def read_whole_rows(
     while True:
         sample = read(count)
         is_cut = len(sample) == count
-        rows, _, _ = scanning.count_rows(sample, rules.quote, rules.skips_empty)
-        if not is_cut or rows > rules.has_header or count >= _LONGEST_ROW:
+        second, _, _ = scanning.row_bounds(sample, rules.quote, rules.skips_empty, rules.has_header + 1, 1)
+        if len(second) or not is_cut or count >= _LONGEST_ROW:
             return sample, is_cut
         count *= 8
 

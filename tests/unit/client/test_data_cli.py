@@ -7,7 +7,8 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from edlz.api.recordio import Reader
+from edlz.api.example import encode_example
+from edlz.api.recordio import Reader, Writer
 from edlz.client.cli import main
 from edlz.client.screen import long_work
 from edlz.services.inputs import conversion
@@ -45,6 +46,32 @@ def test_head(capsys: pytest.CaptureFixture[str]) -> None:
     Path("a.csv").write_text("x,y\n,1\n")
     assert main(["data", "head", "a.csv", "--data_reader_params=types=x:float32"]) == 0
     assert capsys.readouterr().out == '{"x": "nan", "y": 1}\n'
+
+
+def test_examples_are_shown_by_their_features(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "info", "rows.recordio"]) == 0
+    lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[4:]]
+    assert lines == [
+        ["record", "bytes: a tf.train.Example"],
+        ["feature", "city: string"],
+        ["feature", "label: int64"],
+        ["feature", "n: int64"],
+        ["feature", "x: float32"],
+    ]
+    assert main(["data", "head", "rows.csv", "--records=7"]) == 0
+    wanted = capsys.readouterr().out
+    assert main(["data", "head", "rows.recordio", "--records=7"]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert found == [json.loads(line) for line in wanted.splitlines()]
+    with Writer("long.recordio") as writer:
+        writer.write(encode_example({"v": list(range(20))}))
+        writer.write(b"no example")
+    assert main(["data", "head", "long.recordio"]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert json.loads(first) == {"v": [*range(16), "… 4 more"]}
+    assert second == "no example"
+    assert main(["data", "info", "long.recordio"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].split() == ["record", "bytes"]
 
 
 def test_convert_to_recordio_gives_what_encode_example_writes(capsys: pytest.CaptureFixture[str]) -> None:
