@@ -52,6 +52,12 @@ _MODULES = {
     "checkpoint": "checkpoint",
 }
 _COMPLETION_FLAGS = ("--install-completion", "--show-completion")
+_BAD_NUMBERS = {
+    r"Input should be a valid integer": '="{}" is not a whole number',
+    r"Input should be a valid number": '="{}" is not a number',
+    r"Input should be greater than or equal to (\S+)": r"={} is below \1",
+    r"Input should be less than or equal to (\S+)": r"={} is above \1",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -148,7 +154,8 @@ def _dispatch(arguments: list[str]) -> int:
             raise
         words = arguments[:2] if " ".join(arguments[:2]) in COMMANDS else arguments[:1]
         command = " ".join(["edlz", *words])
-        print_problems([Problem(_reworded(message().rstrip("."), command), f"{command} --help")])
+        text = _reworded(message().rstrip("."), command, arguments)
+        print_problems([Problem(text, f"{command} --help")])
         return USAGE
     return result if isinstance(result, int) else 0
 
@@ -159,10 +166,27 @@ def _word_to_complete() -> str:
     return "".join(line.split()[1:2])
 
 
-def _reworded(text: str, command: str) -> str:
+def _reworded(text: str, command: str, arguments: Sequence[str]) -> str:
     """Return what Typer says of a mistake in words that need no knowledge of it."""
     extra = re.fullmatch(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", text)
-    return f'{command} takes no "{extra[1]}"' if extra else text[:1].lower() + text[1:]
+    if extra:
+        return f'{command} takes no "{extra[1]}"'
+    value = re.fullmatch(r"Invalid value for '--([a-z_-]+)': (.*)", text)
+    for pattern, told in _BAD_NUMBERS.items():
+        found = re.match(pattern, value[2]) if value else None
+        if value and found:
+            name = value[1].replace("-", "_")
+            return f"--{name}{found.expand(told).format(_given(name, arguments))}"
+    return text[:1].lower() + text[1:]
+
+
+def _given(name: str, arguments: Sequence[str]) -> str:
+    """Return the value of a flag as it stands in the command line."""
+    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        flag, equals, value = word.partition("=")
+        if flag.lstrip("-").replace("-", "_") == name:
+            return value if equals else following
+    return ""
 
 
 def _build(command: str) -> Callable[..., object]:

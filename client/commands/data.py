@@ -45,8 +45,7 @@ def head(
     listed = _listed(path, data_reader_params)
     for block in record_blocks(listed, records):
         for record in block.rows() if isinstance(block, Columns) else block:
-            row = _example(record) if isinstance(record, bytes) else record
-            print(_shown(record) if row is None else json.dumps(_plain(row), ensure_ascii=False))
+            print(_line(record))
 
 
 @data.command()
@@ -97,6 +96,14 @@ def _listed(path: str, params: str) -> Listed:
         f"looking at {path}"
     ):  # text formats are read to the end: nothing else says how many records there are
         return list_data(path, "PATH", params, lambda text: print(f"note: {text}", file=sys.stderr))
+
+
+def _line(record: bytes | dict[str, Any]) -> str:
+    row = _example(record) if isinstance(record, bytes) else record
+    if row is None:
+        assert isinstance(record, bytes)
+        return _shown(record)
+    return json.dumps(_plain(row), ensure_ascii=False)
 
 
 def _features(listed: Listed) -> dict[str, str]:

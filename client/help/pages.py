@@ -226,10 +226,16 @@ def unknown_command(argv: Sequence[str]) -> Problem | None:
     if given in COMMANDS:
         known = _FLAGS.get(given)
         flags = [word.partition("=")[0] for word in argv if word.startswith("--")]
-        wrong = [word for word in flags if known is not None and word not in known]
+        plain = {_underscored(flag) for flag in known or ()}
+        wrong = [word for word in flags if known is not None and _underscored(word) not in plain]
         hint = did_you_mean(nearest(wrong[0], known or ())) if wrong else ""
         return Problem(f"no flag {wrong[0]}", hint or f"edlz {given} --help") if wrong else None
     if words[-1].startswith("-"):
         return Problem(f"no flag {words[-1].partition('=')[0]} here", "a command comes first: edlz --help")
     near = [f"edlz {name}" for name in nearest(given, COMMANDS)]
     return Problem(f'no command "{given}"', did_you_mean(near) or "all commands: edlz --help")
+
+
+def _underscored(flag: str) -> str:
+    """Return a flag as it is known, whichever of dashes and underscores it is written with."""
+    return f"--{flag[2:].replace('-', '_')}"

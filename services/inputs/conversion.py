@@ -150,7 +150,7 @@ def _write_parquet(path: Path, listed: Listed, on_records: Callable[[int], None]
 
     columns, count = listed.source.columns, 0
     schema = pyarrow.schema([(column.name, _arrow_type(column)) for column in columns])
-    with parquet.ParquetWriter(path, schema) as writer:
+    with open(path, "wb") as file, parquet.ParquetWriter(file, schema) as writer:
         waiting: list[Any] = []
         for block in record_blocks(listed):
             assert isinstance(block, Columns)

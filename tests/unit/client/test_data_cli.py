@@ -1,6 +1,8 @@
 """`edlz data`: what it prints and writes."""
 
 import json
+import random
+import resource
 from pathlib import Path
 
 import pyarrow
@@ -126,3 +128,17 @@ def test_what_cannot_be_converted_leaves_nothing(
     assert message in said
     assert said.startswith("error: ")
     assert sorted(Path().rglob("*")) == before
+
+
+@pytest.mark.parametrize("name", ["x.recordio", "x.parquet"])
+def test_a_disk_without_room_leaves_nothing(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("a.csv").write_text("text\n" + "".join(f"{random.Random(i).random()}:\n" for i in range(20_000)))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+    try:
+        code = main(["data", "convert", "a.csv", name])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert code == 2
+    assert capsys.readouterr().err == f"error: {name} cannot be written: File too large\n"
+    assert not [path for path in Path().iterdir() if "x." in path.name]
