@@ -8,12 +8,14 @@ import pytest
 
 from edlz.services.protocol.messages import SlotHeader
 from edlz.services.worker.core.groups.inputs import (
+    Advanced,
     BlockComputed,
     Digested,
     SlotComputed,
 )
 from edlz.services.worker.core.groups.instructions import (
     Abandon,
+    Advance,
     AskMember,
     Compute,
     DigestState,
@@ -29,8 +31,10 @@ TABLES = {
     "alone it takes one step after the other, and seals when there is no more to do": """
         generation 1          | tell, abandon, tell
         formed 1 1            | compute v0 0.0 1.0, tell
-        computed              | compute v1 0.1 1.1
-        computed              | write part, tell
+        computed              | step
+        advanced              | compute v1 0.1 1.1
+        computed              | step
+        advanced              | write part, tell
         generation 1          |
         """,
     "of two it computes its share, and asks nobody before it knows what it has": """
@@ -45,7 +49,8 @@ TABLES = {
         generation 2          | abandon, tell
         computed              |
         formed 2 1            | compute v0 0.0 1.0, tell
-        computed              | compute v1 0.1 1.1
+        computed              | step
+        advanced              | compute v1 0.1 1.1
         """,
     "who has no slot in a step waits for the others": """
         generation 1          | tell, abandon, tell
@@ -77,6 +82,7 @@ class Script:
         self.core = replica(1)
         self.order: Compute | None = None  # the newest
         self.digest: DigestState | None = None
+        self.step: Advance | None = None
 
     def play(self, line: str) -> str:
         word, *rest = line.split()
@@ -86,6 +92,8 @@ class Script:
                 self.order = one
             elif isinstance(one, DigestState):
                 self.digest = one
+            elif isinstance(one, Advance):
+                self.step = one
         return ", ".join(filter(None, map(self._told, out)))
 
     def _told(self, one: Instruction) -> str:
@@ -94,6 +102,8 @@ class Script:
                 return "tell"
             case Compute(_, version, slots):
                 return " ".join([f"compute v{version}", *(f"{slot.task}.{slot.index}" for slot in slots)])
+            case Advance():
+                return "step"
             case Abandon():
                 return "abandon"
             case AskMember(member, _, body):
@@ -116,6 +126,11 @@ class Script:
     def _digested(self) -> list[Instruction]:
         assert self.digest is not None
         return self.core.feed(Digested(self.digest.key, state_digest(self.digest.state)), 0.0)
+
+    def _advanced(self) -> list[Instruction]:
+        assert self.step is not None
+        self.step.values.run()
+        return self.core.feed(Advanced(), 0.0)
 
     def _computed(self) -> list[Instruction]:
         out: list[Instruction] = []
