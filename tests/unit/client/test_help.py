@@ -9,12 +9,14 @@ import time
 
 import pytest
 
+from edlz.client.help.data_pages import DATA
 from edlz.client.help.job_pages import JOB_FLAGS, JOB_PAGES
 from edlz.client.help.pages import COMMANDS, asked_help
 from edlz.services.configuration.flags import READERS, Reader
 from edlz.services.configuration.help_page import COLUMNS, help_page, help_topic
 from edlz.services.configuration.job_config import flags
 from edlz.services.configuration.problems import EDLZ_COMMAND, InvalidConfigError
+from edlz.services.inputs.known_formats import known_formats
 
 SHORT_PAGE = """\
 Usage: edlz train --model_def=NAME --training_data=PATH [flags]
@@ -186,3 +188,12 @@ def test_help_is_quick_and_imports_nothing_heavy(argv: list[str]) -> None:
     assert code == 0
     assert not set(HEAVY) & set(modules)
     assert took_s < 5.0  # 0.1 s by itself; the bound only catches what is grossly wrong on a busy machine
+
+
+def test_the_page_about_data_names_each_format_and_its_parameters() -> None:
+    for known in known_formats().values():
+        _, _, about = DATA.partition(f"  {known.name} ")
+        assert about
+        for name in known.params:
+            assert f"{name}=" in about, (known.name, name)
+        assert known.suffixes[0] in about

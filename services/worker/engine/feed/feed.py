@@ -82,10 +82,13 @@ class SlowFeed:
         self._waited_s += waited_s
         self._computed_s += computed_s
         if self._count == FIRST + LOOKED_AT and self._waited_s > self._computed_s:
-            logger.info(
-                "%s() takes longer than the model: of a step, %.1f ms are waiting for records and %.1f ms computing; "
-                "with @edlz.api.batched it gets minibatches, which is many times as fast",
+            # The same words from each worker, so that a terminal shows them once; a worker's log has the figures.
+            logger.warning(
+                "%s() takes longer than the model; with @edlz.api.batched it gets minibatches, which is many times as fast",
                 describe(self._feed),
+            )
+            logger.info(
+                "of a step, %.1f ms are waiting for records and %.1f ms computing",
                 1e3 * self._waited_s / LOOKED_AT,
                 1e3 * self._computed_s / LOOKED_AT,
             )
