@@ -7,7 +7,9 @@ file is named, and nothing that it says is believed.  Facts that only become lon
 "name/number": a job of many rounds does not write all of them again at each.
 """
 
+import dataclasses
 import sqlite3
+import typing
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -129,7 +131,7 @@ class Journal:
     def state(self) -> JournalState:
         """Return what earlier masters left."""
         with self._usable():
-            rows = self._database.execute("SELECT * FROM facts WHERE name != 'job'").fetchall()
+            rows = self._database.execute("SELECT * FROM facts WHERE name != 'job'")
             return _state({str(row[0]): text_of(row) for row in rows})
 
     # -- writing
@@ -253,19 +255,23 @@ def planned_job(path: Path) -> Job | None:
 
 
 def _state(facts: dict[str, bytes]) -> JournalState:
-    known = JournalState.__dataclass_fields__
+    """Return the state that facts tell; those that are entries of others are taken out of them."""
+    known = typing.get_type_hints(JournalState)
     try:
-        fields: dict[str, Any] = {
-            name: strict_json.parse(text, object) for name, text in facts.items() if name in known
-        }
+        fields = {name: strict_json.parse(text, object) for name, text in facts.items() if name in known}
+        state = strict_json.convert(fields, JournalState)
+        longer: dict[str, list[Any]] = {}
+        # Each becomes a record, and is let go, before the next: files that came in weeks are many.
         for entry in sorted(name for name in facts if name.partition(ENTRY)[0] in known and ENTRY in name):
             name = entry.partition(ENTRY)[0]
-            values = fields.setdefault(name, [])
-            if not isinstance(values, list):
+            kind = known[name]
+            if typing.get_origin(kind) is not tuple:
                 raise DamagedFact(f'"{name}" is no list')
+            values = longer.setdefault(name, list(getattr(state, name)))
             if entry != entry_name(name, len(values)):
                 raise DamagedFact(f'entry {len(values)} of "{name}" is missing')
-            values.append(strict_json.parse(facts[entry], object))
-        return strict_json.convert(fields, JournalState)
+            values.append(strict_json.decode(facts.pop(entry), typing.get_args(kind)[0]))
+        more: dict[str, Any] = {name: tuple(values) for name, values in longer.items()}
+        return dataclasses.replace(state, **more)
     except msgspec.DecodeError as error:
         raise DamagedFact(str(error)) from error

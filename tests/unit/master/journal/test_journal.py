@@ -2,6 +2,7 @@
 
 import math
 import sqlite3
+import tracemalloc
 from contextlib import closing
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from edlz.services.master.core.vocabulary.records import Added
 from edlz.services.master.journal.journal import Journal, TermLost, planned_job
 from edlz.services.master.journal.journal_facts import job_end
 from edlz.services.protocol.concluded_rounds import ConcludedRound, Decision
+from edlz.services.protocol.growing_plan import Piece
+from edlz.services.protocol.plan import FileFacts, Shard
 from tests import builders
 
 PLAN = builders.plan(9, records_per_task=2)
@@ -67,6 +70,26 @@ def test_rounds_are_added_behind_those_of_before(tmp_path: Path) -> None:
         assert journal.state().rounds == rounds
         assert journal.state().evaluations == metrics
     assert job_end(path) == (7, 4)
+
+
+def test_many_files_that_have_come_are_read_in_little_room(tmp_path: Path) -> None:
+    names = [f"/data/incoming/part-{number:05d}.csv" for number in range(4000)]
+    pieces = tuple(
+        Piece(
+            shards=tuple(Shard(name=name, first=0, count=1000) for name in some),
+            files=tuple(FileFacts(name=name, size_bytes=9999, index=b"12 bytes of it") for name in some),
+        )
+        for some in (names[at : at + 200] for at in range(0, len(names), 200))
+    )
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        journal.begin(JOB)
+        journal.write(1, {"term": 1}, {"pieces": Added(0, pieces)})
+        tracemalloc.start()
+        found = journal.state().pieces
+        kept_bytes, peak_bytes = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert found == pieces
+    assert peak_bytes < kept_bytes + 250 * len(names)  # the text and little else
 
 
 def test_a_round_that_is_missing_is_damage(tmp_path: Path) -> None:
