@@ -22,6 +22,7 @@ from edlz.services.errors import EdlzError
 from edlz.services.process.outputs import OutputGone, guarded_outputs, output_error
 from edlz.services.redaction import HIDDEN, without_secrets
 from edlz.services.storage.durable import replace_file
+from edlz.services.valid_text import valid_text
 
 __all__ = ["main", "version_text"]
 
@@ -87,11 +88,24 @@ def _answer(arguments: list[str]) -> int:
     except (KeyboardInterrupt, LeftTheView):
         return INTERRUPTED
     except Exception as e:
-        if isinstance(e, OSError) and e.errno == errno.ENAMETOOLONG:
-            text = f"no file can have so long a name: {e.filename!r}"
-            print_problems([Problem(text, "see the paths in the command")])
-            return USAGE
-        return _report_bug(e, arguments)
+        problem = _of_a_path(e) if isinstance(e, OSError) and e.filename else None
+        if problem is None:
+            return _report_bug(e, arguments)
+        print_problems([problem])
+        return USAGE
+
+
+def _of_a_path(error: OSError) -> Problem | None:
+    """Return what is wrong with a path in the command, if the system says that of it."""
+    name = valid_text(os.fsdecode(error.filename))
+    if error.errno == errno.ENAMETOOLONG:
+        return Problem(f"no file can have so long a name: {name!r}", "see the paths in the command")
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return Problem(
+            f"{name}: {error.strerror}",
+            "the user that runs edlz has no right to it, or to its folder: ls -ld",
+        )
+    return None
 
 
 def version_text() -> str:

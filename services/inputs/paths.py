@@ -57,9 +57,10 @@ def find_files(given: str, flag: str, tell: Callable[[str], None]) -> list[str]:
         names = [name for path in paths if path for name in _files_of(path, flag, tell)]
     except OSError as error:
         raise unreadable(str(error.filename or given), error) from error
+    places = [name if is_address(name) else os.path.abspath(name) for name in names]
     twice = (
-        next((name for name in names if names.count(name) > 1), None)
-        if len(set(names)) < len(names)
+        next(name for name, place in zip(names, places, strict=True) if places.count(place) > 1)
+        if len(set(places)) < len(places)
         else None
     )
     if twice is not None:
@@ -99,6 +100,8 @@ def _files_of(path: str, flag: str, tell: Callable[[str], None]) -> list[str]:
 
 def _files_elsewhere(address: str, flag: str, tell: Callable[[str], None]) -> list[str]:
     """Return the files that an address means, by the rules of paths."""
+    scheme, _, rest = address.partition("://")
+    address = f"{scheme.lower()}://{rest}"
     store = Store(address)
     is_web = scheme_of(address) in ("http", "https")  # where ? begins a query, and a folder is a page
     if any(letter in address for letter in ("*[" if is_web else "*?[")):

@@ -26,6 +26,7 @@ _FORBIDDEN, _MISSING, _TOO_MANY = (401, 403), (404, 410), 429
 _NO_CREDENTIALS = re.compile(
     r"credential|AccessDenied|Forbidden|InvalidAccessKeyId|SignatureDoesNotMatch|Anonymous", re.I
 )
+_HERE = ("file", "local")  # addresses of this machine's own files
 _PACKAGES = {
     "s3": "s3fs",
     "s3a": "s3fs",
@@ -217,6 +218,12 @@ def _refusal(name: str, error: Exception) -> DataError:
     """Return what a place has answered, in our words: theirs may hold anything."""
     status, error = _status(error), _meant(error)
     text = str(error)
+    if isinstance(error, PermissionError) and scheme_of(name) in _HERE:
+        path = name.partition("://")[2]
+        return DataError(
+            f"{name} cannot be read: {error.strerror or 'Permission denied'}",
+            f"whoever runs edlz needs the right to read it, workers too: chmod a+rX {path}",
+        )
     if status in _FORBIDDEN or isinstance(error, PermissionError) or _is_about_credentials(error, text):
         return DataError(
             f"{name} cannot be read: "

@@ -16,6 +16,7 @@ from edlz.model_zoo import datasets
 from edlz.services.configuration.arguments import read_config
 from edlz.services.configuration.job_config import JobConfig, flags_by_spelling
 from edlz.services.errors import DataError, LaunchError
+from tests.rights import without_rights
 
 MODEL = """
 def custom_model(): ...
@@ -147,6 +148,18 @@ def test_ctrl_c_before_anything_runs(job: list[str], monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(local, "run_local", interrupt)
     assert main(job) == 130
+
+
+def test_a_folder_without_rights_is_no_bug_of_ours(
+    job: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with without_rights(tmp_path / "closed"):
+        assert main([*job[:1], f"--model_file={tmp_path}/closed/model.py", *job[2:]]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith(f"error: {tmp_path}/")  # the superuser's own folder comes before the closed one
+    assert said[0].endswith(": Permission denied")
+    assert said[1].startswith("help: the user that runs edlz has no right to it")
+    assert not (tmp_path / "home" / "reports").exists()
 
 
 @pytest.mark.parametrize(

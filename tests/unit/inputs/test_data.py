@@ -2,8 +2,6 @@
 
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +12,7 @@ from edlz.services.errors import ConfigError, DataError
 from edlz.services.inputs.data import RecordSource
 from edlz.services.inputs.listing import list_shards
 from edlz.services.protocol.plan import Shard, TaskRange
+from tests.rights import without_rights
 
 
 def write(path: Path, count: int) -> list[bytes]:
@@ -85,23 +84,9 @@ def test_a_path_that_the_system_refuses_is_named(tmp_path):
 @pytest.mark.parametrize("given", ["", "/a", "/*.csv", "/none,x"])
 def test_what_may_not_be_looked_at_names_the_right_that_is_missing(tmp_path, given):
     write(tmp_path / "closed" / "a", 3)
-    with _without_rights(tmp_path / "closed"), pytest.raises(DataError, match=r"Permission denied$") as error:
+    with without_rights(tmp_path / "closed"), pytest.raises(DataError, match=r"Permission denied$") as error:
         list_shards(f"{tmp_path}/closed{given}")
     assert "chmod a+rX" in error.value.help
-
-
-@contextmanager
-def _without_rights(folder: Path) -> Iterator[None]:
-    """Take away the right to look into a folder, from the superuser too."""
-    folder.chmod(0)
-    user = os.geteuid()
-    if user == 0:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(user)
-        folder.chmod(0o700)
 
 
 def test_folders_and_copies_of_editors_are_left_out_and_that_is_told(tmp_path):

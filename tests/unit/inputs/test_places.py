@@ -20,6 +20,7 @@ from edlz.services.inputs.places.store import Store, Stored, look_elsewhere
 from edlz.services.inputs.reading import spans
 from edlz.services.inputs.reading.records import Columns
 from edlz.services.protocol.plan import TaskRange
+from tests.rights import without_rights
 from tests.same_rows import FORMATS, write_rows
 
 fsspec = pytest.importorskip("fsspec")
@@ -112,6 +113,7 @@ def test_folders_patterns_and_several_addresses(rows: Path, place: str) -> None:
         f"{place}/a.csv",
         f"{place}/b.csv",
     ]
+    assert [shard.name for shard in list_data(f"MEMORY{place[6:]}/b.csv").shards] == [f"{place}/b.csv"]
     both = list_data(f"{place}/b.csv,{rows}/rows.csv")
     assert [shard.name for shard in both.shards] == [f"{place}/b.csv", f"{rows}/rows.csv"]
 
@@ -158,6 +160,13 @@ def test_credentials_in_an_address_are_refused_and_not_repeated(given: str) -> N
     assert "a-secret" not in f"{error.value.message} {error.value.help}"
     with pytest.raises(ConfigError, match="has credentials in an address"):
         list_data(given)
+
+
+def test_rights_to_files_of_this_machine_are_no_credentials(tmp_path: Path) -> None:
+    fsspec.filesystem("file")
+    with without_rights(tmp_path / "closed"), pytest.raises(DataError, match="Permission denied") as error:
+        list_data(f"file://{tmp_path}/closed/a.csv")
+    assert "chmod a+rX" in error.value.help
 
 
 def test_addresses_stay_what_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,6 +78,8 @@ def test_patterns_and_several_paths():
         list_data("data/z-*")
     with pytest.raises(ConfigError, match="names more/c twice"):
         list_data("more/c,more")
+    with pytest.raises(ConfigError, match="names more/c twice"):
+        list_data("more/c,./more/c")
     write("with,comma", 3)
     assert [shard.name for shard in list_data("with,comma").shards] == ["with,comma"]
 
