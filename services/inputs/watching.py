@@ -166,7 +166,7 @@ class FileWatch:
             found = self._format.find(
                 Request(files=[name], params=self._params, columns=self._source.columns)
             )
-            if found.counts[0] and found.columns != self._source.columns:
+            if found.counts[0] and not set(self._source.columns) <= set(found.columns):
                 raise DataError(
                     f"{name} has the columns {_shown(found.columns)}, the job's data {_shown(self._source.columns)}"
                 )

@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 
 from edlz.services.errors import ConfigError
+from edlz.services.inputs.data import RecordSource
 from edlz.services.inputs.job_data import list_job_data
 from edlz.services.inputs.listing import Listed
+from edlz.services.inputs.reading.records import Columns
 from edlz.services.inputs.watching import SETTLED_S, FileWatch, settled_files
 from edlz.services.protocol.growing_plan import Piece
+from edlz.services.protocol.plan import TaskRange
 from tests import builders
 
 HEADER = "a,b\n"
@@ -88,6 +91,20 @@ def test_what_cannot_be_read_is_left_out_until_it_is_put_right(tmp_path: Path) -
     put(bad, age_s=30)
     put(tmp_path / "empty.csv", age_s=30)
     assert names(watching.look()) == ["bad.csv", "empty.csv"]
+
+
+def test_columns_may_come_in_another_order_and_among_others(tmp_path: Path) -> None:
+    put(tmp_path / "a.csv")
+    listed = begun(tmp_path)
+    watching = watch(listed)
+    put(tmp_path / "b.csv", "more,b,a\nx,7.5,8\n")
+    piece = watching.look()
+    assert (names(piece), watching.take_refused()) == (["b.csv"], [])
+    (shard,), (facts,) = piece.shards, piece.files
+    task = TaskRange(name=shard.name, first=0, count=1, file=facts)
+    rows = RecordSource(listed.source).read(task)
+    assert isinstance(rows, Columns)
+    assert rows.rows() == [{"a": 8, "b": 7.5}]
 
 
 def test_a_folder_that_is_gone_has_nothing_new(tmp_path: Path) -> None:
