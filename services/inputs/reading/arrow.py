@@ -1,7 +1,7 @@
 """Arrow's types as columns, and its arrays as NumPy's; pyarrow is an extra, and is imported when it is needed."""
 
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -71,8 +71,15 @@ def kind_of(found: Any) -> ColumnKind | None:
         return "float64"
     if types.is_floating(found):
         return "float32"
-    texts = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
-    return "string" if any(is_text(found) for is_text in texts) else None
+    plain = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
+    return "string" if any(is_text(found) for is_text in (*plain, *_other_texts())) else None
+
+
+def _other_texts() -> Sequence[Callable[[Any], bool]]:
+    """Tests of types of texts that are first made plain ones."""
+    from pyarrow import types
+
+    return types.is_string_view, types.is_binary_view, types.is_fixed_size_binary
 
 
 def to_numpy(
@@ -104,6 +111,8 @@ def to_numpy(
         is_missing = values.is_null().to_numpy(zero_copy_only=False)
         plain = to_numpy(column, values.fill_null(False if column.kind == "bool" else 0), {})
         return np.ma.MaskedArray(plain, is_missing)
+    if column.kind == "string" and any(is_other(values.type) for is_other in _other_texts()):
+        values = values.cast(pyarrow.binary())
     if values.null_count:
         values = _filled(column, values, defaults)
     if column.kind == "string":

@@ -195,6 +195,30 @@ def test_types_stay_what_the_plan_says() -> None:
         list_data("b.csv", columns=training.source.columns)
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pyarrow.string(),
+        pyarrow.large_string(),
+        pyarrow.string_view(),
+        pyarrow.binary(),
+        pyarrow.large_binary(),
+        pyarrow.binary_view(),
+        pyarrow.binary(2),
+        pyarrow.dictionary(pyarrow.int32(), pyarrow.string()),
+    ],
+    ids=str,
+)
+def test_texts_of_parquet_in_each_of_their_types(kind: Any) -> None:
+    texts = pyarrow.array([b"ab", None, b"yz"], pyarrow.binary())
+    values = (
+        texts.cast(pyarrow.string()).dictionary_encode() if str(kind).startswith("dict") else texts.cast(kind)
+    )
+    parquet.write_table(pyarrow.table({"t": values}), "a.parquet")
+    assert [row["t"] for row in read("a.parquet", 0, 3).rows()] == [b"ab", b"", b"yz"]
+    assert [row["t"] for row in read("a.parquet", 0, 3, "defaults=t:none").rows()] == [b"ab", b"none", b"yz"]
+
+
 def test_whole_numbers_that_int64_does_not_hold_are_texts() -> None:
     """As float32 different ids would be one."""
     large = f"{2**64 - 1}"
