@@ -116,6 +116,9 @@ class _Settings:
         sep = _letter(params, "sep", "\t" if is_tabbed else ",")
         quote = params.text_of("quote", '"')
         quote = "" if quote.lower() == "none" else _letter(params, "quote", '"')
+        if quote == sep:
+            named = "quote" if "quote" in params.values else "sep"
+            raise params.wrong(named, "is what stands between values and around texts", "name two characters")
         has_header = params.flag("header", default=True)
         names = params.columns()
         types = params.mapping("types")

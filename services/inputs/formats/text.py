@@ -3,7 +3,7 @@
 from edlz.core_ext import scanning
 from edlz.services.inputs.reading.content import Content, size_of
 from edlz.services.inputs.reading.format import Found, Request, unreadable
-from edlz.services.inputs.reading.lines import NO_QUOTE, LineRules, index_lines, read_spans
+from edlz.services.inputs.reading.lines import NO_QUOTE, LineRules, find_head, index_lines, read_spans
 from edlz.services.inputs.reading.records import Order
 from edlz.services.inputs.reading.spans import SpanIndex
 from edlz.services.protocol.plan import DataSource, FileFacts
@@ -11,6 +11,7 @@ from edlz.services.protocol.plan import DataSource, FileFacts
 __all__ = ["FORMAT"]
 
 _RULES = LineRules(quote=NO_QUOTE, skips_empty=False)
+_MARK_BYTES = 4  # a byte-order mark is shorter
 
 
 class Text:
@@ -44,7 +45,8 @@ class OpenText:
     def __init__(self, name: str, facts: FileFacts) -> None:
         self._name, self._facts = name, facts
         self._content = Content(name, facts)
-        self._index = SpanIndex(facts.index)
+        start, _ = find_head(name, self._content.view(0, _MARK_BYTES), _RULES)
+        self._index = SpanIndex(facts.index, start)
 
     def __len__(self) -> int:
         return self._index.records

@@ -285,7 +285,9 @@ def test_commas_in_one_file_and_tabs_in_another() -> None:
     assert len(list_data("data").source.columns) == 3
 
 
-@pytest.mark.parametrize("params", ["types=x:float", "sep=ab", "header=perhaps", "quote=\n", "types=5"])
+@pytest.mark.parametrize(
+    "params", ["types=x:float", "sep=ab", "header=perhaps", "quote=,", 'sep="', "quote=\n", "types=5"]
+)
 def test_parameters_that_cannot_be(params: str) -> None:
     Path("a.csv").write_bytes(HEAD + ROWS)
     with pytest.raises(ConfigError, match="--data_reader_params: "):

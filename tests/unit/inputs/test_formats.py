@@ -83,6 +83,7 @@ BYTES: dict[str, Callable[[], bytes]] = {
     "lines.txt": lambda: b"\n".join(LINES) + b"\n",
     "dos.txt": lambda: b"\r\n".join([*LINES[:-1], b"end"]),
     "lines.txt.gz": lambda: b"\n".join(LINES) + b"\n",
+    "marked.txt": lambda: b"\xef\xbb\xbf" + b"\n".join(LINES) + b"\n",
     "x.tfrecord": lambda: tfrecord(LINES),
     "x.tfrecord.gz": lambda: tfrecord(LINES),
 }
