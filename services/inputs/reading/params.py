@@ -99,13 +99,15 @@ def parse_params(text: str) -> Params:
     Raises
     ------
     ConfigError
-        If a part is not so.
+        If a part is not so, or a name is there twice.
     """
     values: dict[str, Any] = {}
     for part in _split(text):
         name, equals, value = part.partition("=")
         if not equals or not name.strip().isidentifier():
             raise ConfigError(f'{FLAG}: "{part.strip()}" is not name=value', 'e.g. "reader_type=CSV;sep=,"')
+        if name.strip() in values:
+            raise ConfigError(f"{FLAG}: {name.strip()}= is there twice", "say it once")
         values[name.strip()] = _value(value)
     return Params(values, text)
 

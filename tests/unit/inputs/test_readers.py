@@ -57,6 +57,11 @@ def test_what_is_no_parameter(text):
         parse_params(text)
 
 
+def test_a_parameter_is_said_once():
+    with pytest.raises(ConfigError, match="sep= is there twice"):
+        parse_params("sep=,;header=no;sep=|")
+
+
 def test_unknown_readers_and_parameters_name_the_nearest():
     write("a", 1)
     with pytest.raises(ConfigError, match="reader_type=RecrdIO is none of") as error:

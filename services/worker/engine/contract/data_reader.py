@@ -288,7 +288,7 @@ def _array(column: Column, values: list[Any]) -> npt.NDArray[Any]:
 def _refuse_cut_off(array: npt.NDArray[Any], values: list[Any], column: Column) -> None:
     """Raise ValueError if a value is no whole number: NumPy would take what stands before the point."""
     given = np.array(values)
-    if given.dtype.kind not in "bi" and (array != given.reshape(array.shape)).any():
+    if given.dtype.kind in "fu" and (array != given.reshape(array.shape)).any():
         row = int(np.argwhere(array != given.reshape(array.shape))[0][0])
         raise ValueError(f"{_brief(values[row])} would be {array[row].tolist()} in {column.kind}")
 
