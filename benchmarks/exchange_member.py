@@ -19,7 +19,7 @@ from edlz.services.parameters.mean_step import MeanStep, NextValues
 from edlz.services.parameters.store import Store
 from edlz.services.process.runtime import Stop, run_service
 from edlz.services.protocol.layout import Layout, Variable, VectorLayout
-from edlz.services.protocol.messages import Decided, GroupOrders, Member, OptimizerSpec, SlotHeader
+from edlz.services.protocol.messages import Decided, GroupOrders, Member, OptimizerSpec, Reduce, SlotHeader
 from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.transport.security import Security
 from edlz.services.worker.core.groups.inputs import (
@@ -29,6 +29,7 @@ from edlz.services.worker.core.groups.inputs import (
     Digested,
     Input,
     MemberOrdered,
+    Request,
     SlotComputed,
 )
 from edlz.services.worker.core.groups.instructions import (
@@ -38,8 +39,11 @@ from edlz.services.worker.core.groups.instructions import (
     Compute,
     DigestState,
     Reply,
+    StageOwn,
 )
 from edlz.services.worker.core.groups.milestones import Milestones
+from edlz.services.worker.core.groups.node_sums import NodeSums
+from edlz.services.worker.core.groups.reduction import OWN
 from edlz.services.worker.core.groups.replica import Replica
 from edlz.services.worker.members import MemberLines
 
@@ -65,6 +69,7 @@ class _Exchanging:
         self._gradient = aligned_empty(floats, np.float32)
         self._gradient.fill(0.001)
         self._order: Compute | None = None
+        self._own: deque[Reduce] = deque()
         self._left = 0
         self._done = asyncio.Event()
         endpoints = [f"ipc://{folder}/{floats}-{each}" for each in range(count)]
@@ -92,6 +97,8 @@ class _Exchanging:
             match instruction:
                 case AskMember():
                     self._lines.ask(instruction)
+                case StageOwn(part):
+                    self._stage(part)
                 case Reply():
                     self._lines.reply(instruction)
                 case Abandon():
@@ -112,6 +119,18 @@ class _Exchanging:
                     if self._left:
                         self._loop.call_soon(self._compute)
 
+    def _stage(self, part: Reduce) -> None:
+        """Take in a part of this member's own, as `Membership` does: one in each turn of the loop."""
+        if not self._own:
+            self._loop.call_soon(self._stage_next)
+        self._own.append(part)
+
+    def _stage_next(self) -> None:
+        part = self._own.popleft()
+        if self._own:
+            self._loop.call_soon(self._stage_next)
+        self.feed(Request(OWN, part))
+
     async def run(self, steps: int) -> None:
         """Take so many steps."""
         self._left = steps
@@ -122,12 +141,14 @@ class _Exchanging:
     def _compute(self) -> None:
         order = self._order
         assert order is not None
+        sums = NodeSums(order.block, order.count)
         for slot in order.slots:
             header = SlotHeader(
                 slot=slot.slot, task=slot.task, index=slot.index, is_last=False, is_empty=False, records=1
             )
-            self.feed(SlotComputed(order.attempt, header, self._gradient))
-        self.feed(BlockComputed(order.attempt, 0.1))
+            sums.add(slot.slot, self._gradient, None)
+            self.feed(SlotComputed(order.attempt, header))
+        self.feed(BlockComputed(order.attempt, 0.1, sums.take()))
 
     def _fail(self, error: BaseException) -> None:
         raise SystemExit(f"a member of the group failed: {error}")

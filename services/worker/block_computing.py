@@ -13,6 +13,7 @@ from edlz.services.protocol.messages import SlotHeader
 from edlz.services.worker.core.computation import BatchCalls, Computed, Engine
 from edlz.services.worker.core.groups.inputs import BlockComputed, SlotComputed, SlotFailed
 from edlz.services.worker.core.groups.instructions import Compute, Slot
+from edlz.services.worker.core.groups.node_sums import NodeSums
 from edlz.services.worker.engine.user_code.user_code import TaskError
 from edlz.services.worker.keras_thread import KerasThread
 from edlz.services.worker.loss_log import LossLog
@@ -88,6 +89,7 @@ class BlockComputing:
         self._watch, self._calls = watch, calls
         self._in_hand: set[int] = set()  # tasks that the engine reads ahead
         self._vectors: tuple[Vector, Vector, Counters] | None = None  # of the block in work
+        self._sums: NodeSums | None = None  # of what is computed of it
         self._attempt = 0  # the newest block
 
     def compute(self, order: Compute, store: Store) -> None:
@@ -110,6 +112,7 @@ class BlockComputing:
         )
         state[:], counters[:] = store.state, store.counters
         self._vectors = store.dense, state, counters
+        self._sums = NodeSums(order.block, order.count)
         tasks = {slot.task for slot in order.slots}
         for task in self._in_hand - tasks:
             self._engine.drop(task)
@@ -124,8 +127,8 @@ class BlockComputing:
         if place == len(order.slots):
             self._thread.submit(
                 "step",
-                lambda: self._learning_rate(order),
-                lambda rate: self._on_rate(order, rate),
+                lambda: self._end(order),
+                lambda computed: self._on_end(computed),
                 self._fail,
             )
             return
@@ -145,24 +148,29 @@ class BlockComputing:
             lambda error: self._on_error(order.attempt, error),
         )
 
-    def _learning_rate(self, order: Compute) -> float:
-        """In the engine's thread: the rate of a step."""
-        rate = order.learning_rate
-        return self._engine.learning_rate(order.version) if rate is None else rate
+    def _end(self, order: Compute) -> BlockComputed:
+        """In the engine's thread: what the block adds up to, and the rate of its step."""
+        rate, sums = order.learning_rate, self._sums
+        assert sums is not None, "no block is begun"
+        rate = self._engine.learning_rate(order.version) if rate is None else rate
+        return BlockComputed(order.attempt, rate, sums.take())
 
-    def _on_rate(self, order: Compute, rate: float) -> None:
-        self._watch.on_rate(rate)
-        self._tell(BlockComputed(order.attempt, rate))
+    def _on_end(self, computed: BlockComputed) -> None:
+        self._watch.on_rate(computed.learning_rate)
+        self._tell(computed)
 
     def _step(self, version: int, slot: Slot) -> Computed:
         """In the engine's thread: compute a minibatch; something may have been evaluated since the one before."""
         assert self._vectors is not None, "no block is begun"
+        assert self._sums is not None, "no block is begun"
         self._engine.load(*self._vectors)
         if self._calls is not None:
             self._calls.on_batch_begin(version)
         computed = self._engine.compute(slot.task, slot.index)
         if self._calls is not None and computed.loss is not None:
             self._calls.on_batch_end(version, computed.loss)
+        if computed.gradient is not None:
+            self._sums.add(slot.slot, computed.gradient, computed.state)
         return computed
 
     def _on_error(self, attempt: int, error: BaseException) -> None:
@@ -190,4 +198,4 @@ def _told(attempt: int, slot: Slot, computed: Computed) -> SlotComputed:
         records=computed.records,
         loss=computed.loss,
     )
-    return SlotComputed(attempt, header, computed.gradient, computed.state, computed.counters)
+    return SlotComputed(attempt, header, computed.counters)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import secrets
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -14,7 +15,7 @@ from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, DataError
 from edlz.services.parameters.store import Store
 from edlz.services.process.shell import Fail
-from edlz.services.protocol.messages import Job, PartInfo, SnapshotName
+from edlz.services.protocol.messages import Job, PartInfo, Reduce, SnapshotName
 from edlz.services.storage.durable import NO_ROOM
 from edlz.services.storage.replica_files import ReplicaFiles
 from edlz.services.storage.state import State
@@ -28,6 +29,7 @@ from edlz.services.worker.core.groups.inputs import (
     Input,
     Loaded,
     PartWritten,
+    Request,
 )
 from edlz.services.worker.core.groups.instructions import (
     Advance,
@@ -37,8 +39,10 @@ from edlz.services.worker.core.groups.instructions import (
     DigestState,
     Load,
     Reply,
+    StageOwn,
     WritePart,
 )
+from edlz.services.worker.core.groups.reduction import OWN
 from edlz.services.worker.core.groups.state_transfer import copy_of, state_digest
 from edlz.services.worker.members import MemberLines
 
@@ -89,6 +93,7 @@ class Membership:
         fail: Fail,
     ) -> None:
         self._computing, self._feed, self._fail = computing, feed, fail
+        self._own: deque[Reduce] = deque()  # parts that this member owes itself
         self._lines = MemberLines(
             config.listen_endpoint,
             worker=str(config.worker_id),
@@ -129,12 +134,26 @@ class Membership:
     def ask(self, asked: AskMember) -> None:
         self._lines.ask(asked)
 
+    def stage(self, order: StageOwn) -> None:
+        """Take in a part of this member's own: one in each turn of the loop."""
+        if not self._own:
+            self._loop.call_soon(self._stage_next)
+        self._own.append(order.part)
+
+    def _stage_next(self) -> None:
+        if self._own and not self._is_closed:
+            part = self._own.popleft()
+            if self._own:
+                self._loop.call_soon(self._stage_next)
+            self._feed(Request(OWN, part))
+
     def reply(self, reply: Reply) -> None:
         self._lines.reply(reply)
 
     def abandon(self) -> None:
         """What is computed and what others were asked is of no use any more."""
         self._last = self._copy = None
+        self._own.clear()
         self._lines.abandon()
         if self._blocks is not None:
             self._blocks.abandon()

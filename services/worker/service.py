@@ -225,6 +225,10 @@ class WorkerService(Shell[Input, Instruction]):
         self._member.ask(instruction)
         self._meter.note_send(time.perf_counter() - began)
 
+    @carries.out(members.StageOwn)
+    def _stage_own(self, instruction: members.StageOwn) -> None:
+        self._member.stage(instruction)
+
     @carries.out(members.Reply)
     def _reply_to_member(self, instruction: members.Reply) -> None:
         self._member.reply(instruction)

@@ -40,10 +40,13 @@ from edlz.services.worker.core.groups.instructions import (
     Instruction,
     Load,
     Reply,
+    StageOwn,
     Tell,
     WritePart,
 )
 from edlz.services.worker.core.groups.milestones import Milestones
+from edlz.services.worker.core.groups.node_sums import NodeSums
+from edlz.services.worker.core.groups.reduction import OWN
 from edlz.services.worker.core.groups.replica import BUCKET, Replica
 from edlz.services.worker.core.groups.state_transfer import copy_of, state_digest
 from edlz.services.worker.core.groups.transfer import PIECE_BYTES
@@ -148,6 +151,8 @@ class LiveMember:
         match instruction:
             case AskMember():
                 self.lines.ask(instruction)
+            case StageOwn(part):
+                self.soon(inputs.Request(OWN, part))
             case Reply():
                 self.lines.reply(instruction)
             case Abandon():
@@ -176,7 +181,7 @@ class LiveMember:
         asyncio.get_running_loop().call_soon(self.feed, event)
 
     def compute(self, order: Compute) -> None:
-        store = self.core.store
+        store, sums = self.core.store, NodeSums(order.block, order.count)
         assert store is not None
         for slot in order.slots:
             values, length = store.values(), SCHEDULE.lengths[slot.task]
@@ -187,9 +192,11 @@ class LiveMember:
                 is_last=slot.index + 1 >= length,
                 is_empty=False,
             )
-            parts = compute_gradient(values.dense, values.state, values.counters, slot.task, slot.index)
-            self.feed(inputs.SlotComputed(order.attempt, header, *parts))
-        self.feed(inputs.BlockComputed(order.attempt, learning_rate(order.version)))
+            about = (values.dense, values.state, values.counters, slot.task, slot.index)
+            gradient, state, counters = compute_gradient(*about)
+            sums.add(slot.slot, gradient, state)
+            self.feed(inputs.SlotComputed(order.attempt, header, counters))
+        self.feed(inputs.BlockComputed(order.attempt, learning_rate(order.version), sums.take()))
 
     def close(self) -> None:
         self.is_up = False

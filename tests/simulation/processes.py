@@ -42,3 +42,4 @@ class Process:
     ends: dict[int, int | None] = field(default_factory=dict)  # of a worker's tasks in hand
     pace: Pace = field(default_factory=Pace)  # of a worker's building and stepping
     step: int = 0  # numbers a worker's computations: one that was abandoned is not the present one
+    sums: Any = None  # of a member's block

@@ -183,6 +183,7 @@ Instruction = (
     | ExportModel
     | Exit
     | members.AskMember
+    | members.StageOwn
     | members.Reply
     | members.Compute
     | members.Advance

@@ -8,14 +8,12 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.master.core.groups import events
 from edlz.services.master.core.groups.rendezvous import Rendezvous
 from edlz.services.parameters.mean_step import NextValues
 from edlz.services.protocol.ledger import TaskSet
-from edlz.services.protocol.messages import Decided, GroupOrders, Member, MemberStatus, SlotHeader
+from edlz.services.protocol.messages import Decided, GroupOrders, Member, MemberStatus, Reduce, SlotHeader
 from edlz.services.storage.state import State
 from edlz.services.worker.core.groups import inputs
 from edlz.services.worker.core.groups.instructions import (
@@ -29,10 +27,13 @@ from edlz.services.worker.core.groups.instructions import (
     Load,
     Reply,
     Slot,
+    StageOwn,
     Tell,
     WritePart,
 )
 from edlz.services.worker.core.groups.milestones import Milestones
+from edlz.services.worker.core.groups.node_sums import NodeSums
+from edlz.services.worker.core.groups.reduction import OWN
 from edlz.services.worker.core.groups.replica import Replica
 from edlz.services.worker.core.groups.replica_phases import IN_STEP, Phase
 from edlz.services.worker.core.groups.state_transfer import copy_of, state_digest
@@ -46,6 +47,7 @@ from tests.simulation.processes import Violation
 __all__ = ["GroupJob"]
 
 RETRY_S = 2.0
+TURN_S = 0.01  # until a process comes to what it asks of itself
 HEARTBEAT_S = 1.0
 NEAR_HEARTBEAT_S = 0.3  # of who waits for others
 BUCKET = 16  # elements: several buckets in a chunk
@@ -80,6 +82,7 @@ class Process:
     is_status_due: bool = False
     next_status_s: float = 0.0
     computing: int = 0  # the newest attempt
+    sums: NodeSums | None = None  # of its block
     heard: dict[int, int] = field(default_factory=dict)  # of a master: by worker, its newest status
     damaged: Any = None  # the state in memory that was changed,
     took_damage: bool = False  # or taken over so
@@ -474,6 +477,7 @@ class GroupJob:
                 self._tell(process)
             case Compute():
                 process.computing = instruction.attempt
+                process.sums = NodeSums(instruction.block, instruction.count)
                 self._compute(process, instruction, 0)
             case Abandon():
                 process.computing = 0
@@ -481,6 +485,10 @@ class GroupJob:
             case AskMember(member, key, body, again):
                 self.figures["sent to members"] += 1
                 self._ask(process, member.incarnation[1], key, body, again)
+            case StageOwn(part):
+                self._at(
+                    self.now + TURN_S, lambda: self._when_awake(process, lambda: self._stage(process, part))
+                )
             case Reply(to, body):
                 self._reply(process, to, body)
             case Advance(values):
@@ -503,6 +511,9 @@ class GroupJob:
         """Have a thread of a process do something that takes a while."""
         self._within(0.02, 1.0, lambda: self._when_awake(process, lambda: self._feed(process, work())))
 
+    def _stage(self, process: Process, part: Reduce) -> None:
+        self._feed(process, inputs.Request(OWN, part))
+
     def _advanced(self, values: NextValues) -> inputs.Input:
         values.run()
         return inputs.Advanced()
@@ -514,7 +525,8 @@ class GroupJob:
             if process.hangs or process.computing != order.attempt:
                 return
             if place == len(order.slots):
-                self._feed(process, inputs.BlockComputed(order.attempt, learning_rate(order.version)))
+                rate, sums = learning_rate(order.version), process.sums.take()
+                self._feed(process, inputs.BlockComputed(order.attempt, rate, sums))
             elif self._compute_slot(process, order.attempt, order.slots[place]):
                 self._compute(process, order, place + 1)
 
@@ -540,12 +552,14 @@ class GroupJob:
             is_last=index + 1 >= length and (slot.end_at is None or is_empty),
             is_empty=is_empty,
         )
-        parts: tuple[np.ndarray | None, ...] = (None, None, None)
+        counters = None
         if not is_empty:
             values = process.core.store.values()
             noise = b"" if self.schedule.is_function else str(self.rng.random()).encode()
-            parts = compute_gradient(values.dense, values.state, values.counters, task, index, noise)
-        self._feed(process, inputs.SlotComputed(attempt, header, *parts))
+            about = (values.dense, values.state, values.counters, task, index, noise)
+            gradient, state, counters = compute_gradient(*about)
+            process.sums.add(slot.slot, gradient, state)
+        self._feed(process, inputs.SlotComputed(attempt, header, counters))
         return True
 
     def _raises(self, task: int, index: int) -> bool:

@@ -20,6 +20,8 @@ from edlz.services.protocol.messages import ExportLease, FailedTask, PartInfo, S
 from edlz.services.storage.state import State
 from edlz.services.worker.core.groups import inputs
 from edlz.services.worker.core.groups import instructions as members
+from edlz.services.worker.core.groups.node_sums import NodeSums
+from edlz.services.worker.core.groups.reduction import OWN
 from edlz.services.worker.core.groups.state_transfer import copy_of, state_digest
 from edlz.services.worker.core.inputs import ModelBuilt, OfGroup
 from tests.simulation.callbacks import callback_needs, loss_of
@@ -127,10 +129,14 @@ class MemberShell(WorkerShell):
         match instruction:
             case members.AskMember():
                 self._ask_member(process, instruction)
+            case members.StageOwn(part):
+                event = OfGroup(inputs.Request(OWN, part))
+                self._job.at(self._job.now + 0.01, self._job.event, process.name, event)
             case members.Reply(to, body):
                 self._job.network.reply(to, body)
             case members.Compute():
                 process.step = instruction.attempt
+                process.sums = NodeSums(instruction.block, instruction.count)
                 self._compute_slot(process, instruction, 0)
             case members.Abandon():
                 process.step = 0
@@ -199,7 +205,7 @@ class MemberShell(WorkerShell):
         process.pace.end(self._job.now)
         if place == len(order.slots):
             rate = 0.01 if order.learning_rate is None else order.learning_rate
-            self._tell(process, inputs.BlockComputed(order.attempt, rate))
+            self._tell(process, inputs.BlockComputed(order.attempt, rate, process.sums.take()))
             return
         event = self._computed(process, order.attempt, order.slots[place])
         self._tell(process, event)
@@ -239,8 +245,9 @@ class MemberShell(WorkerShell):
         if is_empty:
             return inputs.SlotComputed(attempt, header)
         values = process.core.replica.values()
-        parts = compute_gradient(values.dense, values.state, values.counters, task, index)
-        return inputs.SlotComputed(attempt, header, *parts)
+        gradient, state, counters = compute_gradient(values.dense, values.state, values.counters, task, index)
+        process.sums.add(slot.slot, gradient, state)
+        return inputs.SlotComputed(attempt, header, counters)
 
     # -- the disk
 

@@ -134,7 +134,7 @@ def test_what_happens_while_a_damaged_state_is_replaced(moment: str, kind: str) 
 def test_who_joins_behind_a_damage_takes_none_of_it(kind: str, workers: int, who: int) -> None:
     """Else two would be damaged when all compare their states the next time, and perhaps give theirs to the others.
 
-    Not so where the damaged one alone has taken the newest step: nobody has what its state could be held against.
+    Not so where the damaged one and at most one other have taken the newest step: then no majority says which is right.
     """
     assert warnings_of_a_join(kind, workers, who)
 
@@ -142,7 +142,7 @@ def test_who_joins_behind_a_damage_takes_none_of_it(kind: str, workers: int, who
 def warnings_of_a_join(kind: str, workers: int, who: int) -> int:
     """Have workers come right behind a member's damage; return how many warnings there were."""
     warned = 0
-    for seed in (2, 4, 7, 13):
+    for seed in (2, 5, 7, 13):
         change = GroupFault(at=0.2, kind=kind, during="computing", nth=13, who=1 + (who + 1) % 3)
         about = checked(seed, replace(DAMAGE, who=who, nth=12), change, workers=workers)
         job = GroupJob(replace(about, check_steps=1000), has_majority=True).run()

@@ -6,11 +6,12 @@ Each line is `event | instructions`.  All begin with a worker whose replica is b
 import numpy as np
 import pytest
 
-from edlz.services.protocol.messages import SlotHeader
+from edlz.services.protocol.messages import Reduce, SlotHeader
 from edlz.services.worker.core.groups.inputs import (
     Advanced,
     BlockComputed,
     Digested,
+    Request,
     SlotComputed,
 )
 from edlz.services.worker.core.groups.instructions import (
@@ -21,9 +22,12 @@ from edlz.services.worker.core.groups.instructions import (
     DigestState,
     Instruction,
     Reply,
+    StageOwn,
     Tell,
     WritePart,
 )
+from edlz.services.worker.core.groups.node_sums import NodeSums
+from edlz.services.worker.core.groups.reduction import OWN
 from edlz.services.worker.core.groups.state_transfer import state_digest
 from tests.unit.groups.test_replica import MEMBERS, orders, replica
 
@@ -31,9 +35,11 @@ TABLES = {
     "alone it takes one step after the other, and seals when there is no more to do": """
         generation 1          | tell, abandon, tell
         formed 1 1            | compute v0 0.0 1.0, tell
-        computed              | step
+        computed              | stage, stage
+        staged                | step
         advanced              | compute v1 0.1 1.1
-        computed              | step
+        computed              | stage, stage
+        staged                | step
         advanced              | write part, tell
         generation 1          |
         """,
@@ -49,8 +55,25 @@ TABLES = {
         generation 2          | abandon, tell
         computed              |
         formed 2 1            | compute v0 0.0 1.0, tell
-        computed              | step
+        computed              | stage, stage
+        staged                | step
         advanced              | compute v1 0.1 1.1
+        """,
+    "another generation waits until the step is taken whose means are there": """
+        generation 1          | tell, abandon, tell
+        formed 1 1            | compute v0 0.0 1.0, tell
+        computed              | stage, stage
+        staged                | step
+        generation 2          |
+        advanced              | abandon, tell
+        """,
+    "what a member owes itself of a step that is dropped says nothing any more": """
+        generation 1          | tell, abandon, tell
+        formed 1 1            | compute v0 0.0 1.0, tell
+        computed              | stage, stage
+        generation 2          | abandon, tell
+        staged                |
+        formed 2 1            | compute v0 0.0 1.0, tell
         """,
     "who has no slot in a step waits for the others": """
         generation 1          | tell, abandon, tell
@@ -82,7 +105,8 @@ class Script:
         self.core = replica(1)
         self.order: Compute | None = None  # the newest
         self.digest: DigestState | None = None
-        self.step: Advance | None = None
+        self.advance: Advance | None = None
+        self.own: list[Reduce] = []
 
     def play(self, line: str) -> str:
         word, *rest = line.split()
@@ -93,7 +117,9 @@ class Script:
             elif isinstance(one, DigestState):
                 self.digest = one
             elif isinstance(one, Advance):
-                self.step = one
+                self.advance = one
+            elif isinstance(one, StageOwn):
+                self.own.append(one.part)
         return ", ".join(filter(None, map(self._told, out)))
 
     def _told(self, one: Instruction) -> str:
@@ -112,6 +138,8 @@ class Script:
                 return f"reply {type(body).__name__}"
             case DigestState():
                 return "digest"
+            case StageOwn():
+                return "stage"
             case WritePart():
                 return "write part"
         raise AssertionError(f"no word for {one}")
@@ -127,24 +155,24 @@ class Script:
         assert self.digest is not None
         return self.core.feed(Digested(self.digest.key, state_digest(self.digest.state)), 0.0)
 
+    def _staged(self) -> list[Instruction]:
+        own, self.own = self.own, []
+        return [one for part in own for one in self.core.feed(Request(OWN, part), 0.0)]
+
     def _advanced(self) -> list[Instruction]:
-        assert self.step is not None
-        self.step.values.run()
+        assert self.advance is not None
+        self.advance.values.run()
         return self.core.feed(Advanced(), 0.0)
 
     def _computed(self) -> list[Instruction]:
         out: list[Instruction] = []
         assert self.order is not None
         order = self.order
+        sums = NodeSums(order.block, order.count)
         for slot in order.slots:
             header = SlotHeader(
                 slot=slot.slot, task=slot.task, index=slot.index, is_last=slot.index == 1, is_empty=False
             )
-            gradient = np.full(80, slot.slot + 1, np.float32)
-            out += self.core.feed(
-                SlotComputed(
-                    order.attempt, header, gradient, np.zeros(32, np.float32), np.zeros(16, np.int64)
-                ),
-                0.0,
-            )
-        return out + self.core.feed(BlockComputed(order.attempt, 0.1), 0.0)
+            sums.add(slot.slot, np.full(80, slot.slot + 1, np.float32), np.zeros(32, np.float32))
+            out += self.core.feed(SlotComputed(order.attempt, header, np.zeros(16, np.int64)), 0.0)
+        return out + self.core.feed(BlockComputed(order.attempt, 0.1, sums.take()), 0.0)

@@ -47,7 +47,7 @@ def test_one_slot_without_states_leaves_its_node_without() -> None:
     sums.add(0, vector(0), vector(0))
     sums.add(1, vector(1), None)
     places, dense, state = sums.take()
-    assert (places, len(dense), state) == ((0,), 1, [])
+    assert (places, len(dense), state) == ((0,), 1, ())
 
 
 def test_of_a_long_block_few_vectors_are_held() -> None:

@@ -44,10 +44,13 @@ from edlz.services.worker.core.groups.instructions import (
     DigestState,
     Instruction,
     Reply,
+    StageOwn,
     Tell,
     WritePart,
 )
 from edlz.services.worker.core.groups.milestones import Milestones
+from edlz.services.worker.core.groups.node_sums import NodeSums
+from edlz.services.worker.core.groups.reduction import OWN
 from edlz.services.worker.core.groups.replica import Replica
 from edlz.services.worker.core.groups.replica_phases import STEPS, Phase
 from edlz.services.worker.core.groups.state_transfer import state_digest
@@ -87,24 +90,28 @@ def compute(made: Replica, found: list[Instruction], now: float = 0.0) -> list[I
     """Carry out what a member is to compute."""
     out: list[Instruction] = []
     for order in only(Compute, found):
+        sums = NodeSums(order.block, order.count)
         for slot in order.slots:
             header = SlotHeader(
                 slot=slot.slot, task=slot.task, index=slot.index, is_last=slot.index == 1, is_empty=False
             )
-            gradient = np.full(80, slot.slot + 1, np.float32)
-            event: Input = SlotComputed(
-                order.attempt, header, gradient, np.zeros(32, np.float32), np.zeros(16, np.int64)
-            )
+            sums.add(slot.slot, np.full(80, slot.slot + 1, np.float32), np.zeros(32, np.float32))
+            event: Input = SlotComputed(order.attempt, header, np.zeros(16, np.int64))
             out += made.feed(event, now)
-        computed = made.feed(BlockComputed(order.attempt, 0.1), now)
+        computed = made.feed(BlockComputed(order.attempt, 0.1, sums.take()), now)
         out += [*computed, *aside(made, computed, now)]
     return out
 
 
+def staged(made: Replica, found: list[Instruction], now: float = 0.0) -> list[Instruction]:
+    """Give a member its own parts."""
+    return [one for own in only(StageOwn, found) for one in made.feed(Request(OWN, own.part), now)]
+
+
 def aside(made: Replica, found: list[Instruction], now: float = 0.0) -> list[Instruction]:
-    """Carry out what is worked out of whole states."""
-    out: list[Instruction] = []
-    for one in found:
+    """Carry out what a member asks of itself; what that asks is carried out, too."""
+    out: list[Instruction] = staged(made, found, now)
+    for one in [*found, *out]:
         match one:
             case DigestState(key, state):
                 out += made.feed(Digested(key, state_digest(state)), now)
@@ -355,11 +362,13 @@ def advancing(**fields: Any) -> tuple[Replica, Advance]:
     made = replica(1)
     made.feed(orders(1), 0.0)
     [order] = only(Compute, made.feed(orders(1, members=MEMBERS[:1], holders=((1, 1),), **fields), 0.0))
+    sums = NodeSums(order.block, order.count)
     for slot in order.slots:
         header = SlotHeader(slot=slot.slot, task=slot.task, index=slot.index, is_last=False, is_empty=False)
-        vectors = np.ones(80, np.float32), np.zeros(32, np.float32), np.zeros(16, np.int64)
-        made.feed(SlotComputed(order.attempt, header, *vectors), 0.0)
-    [advance] = only(Advance, made.feed(BlockComputed(order.attempt, 0.1), 0.0))
+        sums.add(slot.slot, np.ones(80, np.float32), np.zeros(32, np.float32))
+        made.feed(SlotComputed(order.attempt, header, np.zeros(16, np.int64)), 0.0)
+    found = made.feed(BlockComputed(order.attempt, 0.1, sums.take()), 0.0)
+    [advance] = only(Advance, [*found, *staged(made, found)])
     assert made.phase is Phase.ADVANCING
     return made, advance
 
@@ -396,6 +405,22 @@ def test_a_state_that_is_being_changed_is_given_to_nobody() -> None:
     made.feed(Advanced(), 0.0)
     again = msgspec.structs.replace(asked, name=made.name)
     assert only(DigestState, made.feed(Request("new", again), 0.0))
+
+
+def test_others_have_their_turn_between_the_parts_that_a_member_owes_itself() -> None:
+    made = replica(1)
+    made.feed(orders(1), 0.0)
+    [order] = only(Compute, made.feed(orders(1, members=MEMBERS[:1], holders=((1, 1),)), 0.0))
+    for slot in order.slots:
+        header = SlotHeader(slot=slot.slot, task=slot.task, index=0, is_last=False, is_empty=False)
+        made.feed(SlotComputed(order.attempt, header), 0.0)
+    found = made.feed(BlockComputed(order.attempt, 0.1), 0.0)
+    own = only(StageOwn, found)
+    assert len(own) == len(made._exchange.chunks.buckets(0)) - 1 > 0
+    assert made.phase is Phase.STAGED
+    made.feed(orders(2), 0.0)
+    assert staged(made, found) == [], "of a step that was dropped"
+    assert made.phase is Phase.PROMISED
 
 
 def test_a_part_that_the_owner_has_not_is_sent_whole() -> None:
@@ -487,7 +512,7 @@ def _commit(made: Replica, order: Compute, odd: dict[str, Any]) -> None:
     [_, second] = order.slots
     for slot in order.slots:
         header = SlotHeader(slot=slot.slot, task=slot.task, index=0, is_last=False, is_empty=False)
-        made._exchange.in_work.note(SlotComputed(order.attempt, header, np.zeros(80, np.float32)))
+        made._exchange.in_work.note(SlotComputed(order.attempt, header))
     made._enter(Phase.STAGED)
     headers = (
         SlotHeader(slot=0, task=0, index=0, is_last=False, is_empty=False),

@@ -91,7 +91,7 @@ RULES: dict[str, tuple[Callable[[GroupJob], float], GroupSchedule, tuple[Patch, 
     ),
     "who stood still had nothing to send": (
         figure("evicted"),
-        schedule(5, *(GroupFault(0.1, "stall", seconds=9.5, during="staged", nth=nth) for nth in (4, 8))),
+        schedule(2, *(GroupFault(0.1, "stall", seconds=9.5, during="staged", nth=nth) for nth in (4, 8))),
         ((links, "GAP_S", math.inf),),
     ),
     "who is in most broken links leaves": (

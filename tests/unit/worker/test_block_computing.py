@@ -99,12 +99,14 @@ def test_what_is_evaluated_between_the_slots_of_a_block_changes_none_of_both() -
                 computing.tasks.evaluate(Evaluate(lease, (values,)))
 
             block = computing.block_computing(tell)  # type: ignore[arg-type]
-            block.compute(Compute(1, 0, (Slot(0, 0, 0), Slot(1, 1, 0))), built.base)
-            for slot in range(2):
+            block.compute(Compute(1, 0, (Slot(0, 0, 0), Slot(1, 1, 0)), range(2), 2), built.base)
+            wanted = [compute_gradient(own.dense, own.state, own.counters, slot, 0)[0] for slot in range(2)]
+            for kind in (SlotComputed, SlotComputed, BlockComputed):
                 computed = await told.get()
-                assert isinstance(computed, SlotComputed)
-                wanted = compute_gradient(own.dense, own.state, own.counters, slot, 0)[0]
-                np.testing.assert_array_equal(computed.gradient, wanted)
+                assert isinstance(computed, kind)
+                if isinstance(computed, BlockComputed):
+                    assert computed.sums.places == (0,)
+                    np.testing.assert_array_equal(computed.sums.dense[0], wanted[0] + wanted[1])
                 evaluated = await told.get()
                 assert isinstance(evaluated, Evaluated)
                 assert evaluated.done.states["first"][0] == dense[0]

@@ -12,15 +12,22 @@ import pytest
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.parameters.mean_step import MeanStep
 from edlz.services.process.runtime import Stop
-from edlz.services.protocol.messages import PartInfo
+from edlz.services.protocol.messages import PartInfo, Reduce
 from edlz.services.storage.replica_files import ReplicaFiles
 from edlz.services.storage.state import State
 from edlz.services.transport.security import Security
 from edlz.services.worker import membership
 from edlz.services.worker.computing import Computing
 from edlz.services.worker.core.groups.incoming_state import IncomingState
-from edlz.services.worker.core.groups.inputs import Advanced, Assembled, Digested, PartWritten
-from edlz.services.worker.core.groups.instructions import Advance, AssembleState, DigestState, WritePart
+from edlz.services.worker.core.groups.inputs import Advanced, Assembled, Digested, PartWritten, Request
+from edlz.services.worker.core.groups.instructions import (
+    Advance,
+    AssembleState,
+    DigestState,
+    StageOwn,
+    WritePart,
+)
+from edlz.services.worker.core.groups.reduction import OWN
 from edlz.services.worker.core.groups.state_transfer import copy_of, cut, part_of, state_digest
 from edlz.services.worker.core.inputs import Fatal
 from edlz.services.worker.membership import Membership
@@ -178,6 +185,44 @@ def test_a_part_has_the_state_before_the_step_that_follows(
     assert not any(
         np.array_equal(slot, before.slots[name]) for name, slot in store.view((1, 1)).slots.items()
     )
+
+
+def test_parts_of_its_own_come_one_in_each_turn_of_the_loop(tmp_path: Path) -> None:
+    about = {"generation": (1, 1), "version": 0, "rank": 0, "headers": ()}
+    parts = [Reduce(bucket=bucket, **about) for bucket in range(3)]  # type: ignore[arg-type]
+    turns: list[str] = []
+
+    def begin(member: Membership) -> None:
+        def turn() -> None:
+            turns.append("others")
+            if turns.count("others") < 3:
+                asyncio.get_running_loop().call_soon(turn)
+
+        feed = member._feed
+
+        def feed_and_note(event: object) -> None:
+            turns.append("own")
+            feed(event)  # type: ignore[arg-type]
+
+        member._feed = feed_and_note
+        for part in parts:
+            member.stage(StageOwn(part))
+        turn()
+
+    assert told_when(tmp_path, begin, 3) == [Request(OWN, part) for part in parts]
+    assert turns == ["others", "own", "others", "own", "others", "own"]
+
+
+def test_what_it_owes_itself_of_a_step_that_is_dropped_is_forgotten(tmp_path: Path) -> None:
+    part = Reduce(generation=(1, 1), version=0, rank=0, bucket=0, headers=())
+
+    def begin(member: Membership) -> None:
+        member.stage(StageOwn(part))
+        member.abandon()
+        member.digest(DigestState(3, initial_store(SCHEDULE).view((1, 1))))
+
+    [found] = told_when(tmp_path, begin, 1)
+    assert isinstance(found, Digested)
 
 
 @pytest.mark.parametrize(("master", "is_warned"), [("node1:50001", True), ("localhost:50001", False)])

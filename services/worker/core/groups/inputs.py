@@ -17,6 +17,7 @@ from edlz.services.protocol.messages import (
     SnapshotName,
 )
 from edlz.services.storage.state import State
+from edlz.services.worker.core.groups.node_sums import NO_SUMS, Sums
 
 __all__ = [
     "Advanced",
@@ -34,8 +35,6 @@ __all__ = [
     "SlotFailed",
     "Tick",
 ]
-
-Vector = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -59,15 +58,13 @@ class MemberOrdered:
 
 @dataclass(frozen=True)
 class SlotComputed:
-    """The minibatch in a slot of the block, in slot order; without a gradient it is empty.
+    """The minibatch in a slot of the block, in slot order.
 
     `attempt` is that of the `Compute`.
     """
 
     attempt: int
     header: SlotHeader
-    gradient: Vector | None = None
-    state: Vector | None = None
     counters: npt.NDArray[np.int64] | None = None
 
 
@@ -84,10 +81,11 @@ class SlotFailed:
 
 @dataclass(frozen=True)
 class BlockComputed:
-    """All slots of the block are computed, perhaps none; and the learning rate of the step."""
+    """All slots of the block are computed, perhaps none: the learning rate of the step, and the sums of their vectors."""
 
     attempt: int
     learning_rate: float
+    sums: Sums = NO_SUMS
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from edlz.services.parameters.mean_step import NextValues
 from edlz.services.protocol.message_types import Message
-from edlz.services.protocol.messages import Identity, Member, SnapshotName
+from edlz.services.protocol.messages import Identity, Member, Reduce, SnapshotName
 from edlz.services.storage.state import State
 from edlz.services.worker.core.groups.incoming_state import IncomingState
 
@@ -20,6 +20,7 @@ __all__ = [
     "Load",
     "Reply",
     "Slot",
+    "StageOwn",
     "Tell",
     "WritePart",
 ]
@@ -44,12 +45,15 @@ class Slot:
 class Compute:
     """Compute these slots on the replica as it is, in this order: a `SlotComputed` for each, then a `BlockComputed`.
 
+    `block`, `count`: the slots that it is about, of how many; what is computed of them is added up (`NodeSums`).
     `learning_rate`: what callbacks have set; None if the model's own holds.
     """
 
     attempt: int
     version: int
     slots: tuple[Slot, ...]
+    block: range
+    count: int
     learning_rate: float | None = None
 
 
@@ -79,6 +83,13 @@ class AskMember:
     key: Hashable
     body: Message
     again: Message | None = None
+
+
+@dataclass(frozen=True)
+class StageOwn:
+    """Take in a part that this member owes itself (a `Request` to `OWN`), when others have had their turn."""
+
+    part: Reduce
 
 
 @dataclass(frozen=True)
@@ -126,5 +137,15 @@ class WritePart:
 
 
 Instruction = (
-    Tell | Compute | Advance | Abandon | AskMember | Reply | DigestState | AssembleState | Load | WritePart
+    Tell
+    | Compute
+    | Advance
+    | Abandon
+    | AskMember
+    | StageOwn
+    | Reply
+    | DigestState
+    | AssembleState
+    | Load
+    | WritePart
 )

@@ -1,10 +1,13 @@
 """The sums of a member's block of slots, added up as its slots are computed: of a long block few vectors are held.
 
+Whoever computes them adds them up, where the vectors are: of a large model that takes a while.
+
 Theory of operation.  A node of the tree is the sum of its halves; a slot without a vector is skipped.  Slots come in their
 order, so what lies before the one that comes is all there, and two sums that meet in a node before it are added up.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +16,20 @@ from edlz.core_ext.dense import tree_mean
 from edlz.core_ext.memory import aligned_empty
 from edlz.services.protocol.groups import nodes_of
 
-__all__ = ["NodeSums"]
+__all__ = ["NO_SUMS", "NodeSums", "Sums"]
 
 Vector = npt.NDArray[np.float32]
+
+
+class Sums(NamedTuple):
+    """What a block adds up to: the first slot of each of its nodes that has a sum, and the sums."""
+
+    places: tuple[int, ...]
+    dense: tuple[Vector, ...]
+    state: tuple[Vector, ...]
+
+
+NO_SUMS = Sums((), (), ())
 
 
 @dataclass
@@ -47,12 +61,13 @@ class NodeSums:
         node = next(place for place, node in enumerate(self._nodes) if slot in node)
         self._sums.append(_Sum(node, slot, dense, state))
 
-    def take(self) -> tuple[tuple[int, ...], list[Vector], list[Vector]]:
-        """Return the first slots of all nodes that have a sum, and the sums; nothing is kept."""
+    def take(self) -> Sums:
+        """Return the sums; nothing is kept."""
         self._add_up(None)
         sums, self._sums = self._sums, []
         places = tuple(self._nodes[each.node].start for each in sums)
-        return places, [each.dense for each in sums], [each.state for each in sums if each.state is not None]
+        states = tuple(each.state for each in sums if each.state is not None)
+        return Sums(places, tuple(each.dense for each in sums), states)
 
     def _add_up(self, slot: int | None) -> None:
         """Add up what no slot from this one on (None: no slot at all) comes between."""

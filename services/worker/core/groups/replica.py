@@ -64,6 +64,7 @@ from edlz.services.worker.core.groups.instructions import (
     Instruction,
     Load,
     Reply,
+    StageOwn,
     Tell,
     WritePart,
 )
@@ -354,7 +355,8 @@ class Replica:
         self._failed = None
         self._attempt += 1
         self._enter(Phase.COMPUTING)
-        return [Compute(self._attempt, ours.step.version, slots, fence.learning_rate(self._first_open))]
+        rate = fence.learning_rate(self._first_open)
+        return [Compute(self._attempt, ours.step.version, slots, ours.step.block, ours.step.slots, rate)]
 
     def _on_failed(self, event: SlotFailed) -> list[Instruction]:
         if event.attempt != self._attempt:
@@ -368,7 +370,7 @@ class Replica:
         if event.attempt != self._attempt:
             return []
         step = self._exchange.in_work
-        step.learning_rate = event.learning_rate
+        step.learning_rate, step.sums = event.learning_rate, event.sums
         is_compared = not step.slots or self._milestones.compares(step.version) or bool(step.voters)
         if is_compared and len(self._exchange.members) > 1:
             return [DigestState(("step", self._attempt), self._view)]
@@ -381,23 +383,20 @@ class Replica:
         return self._handover.on_digest(event.key, event.digest, self.generation, self._given)
 
     def _send(self, now: float) -> list[Instruction]:
-        """Send the owners their parts; this member's own ones last."""
+        """Send the owners their parts; this member's own ones last, and others have their turn between them."""
         self._enter(Phase.STAGED)
         asked, own = self._exchange.send(*self._milestones.named(self._whole.version, now), now)
-        out: list[Instruction] = [*asked]
-        for part in own:
-            out += self._stage(OWN, part)
-        return out
+        first, *others = own
+        return [*asked, *self._stage(OWN, first), *(StageOwn(part) for part in others)]
 
     def _stage(self, to: Hashable, part: Reduce) -> list[Instruction]:
         version = self._whole.version if self.is_member else None
         out: list[Instruction] = []
         for reply in self._exchange.stage(to, part, version):
-            if reply.to == OWN:
-                assert isinstance(reply.body, Reduced), "a member refuses its own part"
-                out += self._on_mean(self._exchange.rank, reply.body)
-            else:
+            if reply.to != OWN:
                 out.append(reply)
+            elif isinstance(reply.body, Reduced):  # else it is of a step that was dropped
+                out += self._on_mean(self._exchange.rank, reply.body)
         return out
 
     def _on_mean(self, owner: int, mean: Reduced) -> list[Instruction]:

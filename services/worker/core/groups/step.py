@@ -17,7 +17,7 @@ from edlz.services.protocol.plan import Plan
 from edlz.services.worker.core.groups.agreement import differs_from
 from edlz.services.worker.core.groups.inputs import SlotComputed
 from edlz.services.worker.core.groups.instructions import Slot
-from edlz.services.worker.core.groups.node_sums import NodeSums
+from edlz.services.worker.core.groups.node_sums import NO_SUMS, Sums
 
 __all__ = ["Chunks", "Step", "next_step"]
 
@@ -63,7 +63,7 @@ class Step:
     ----------
     block : range
         Its slots, of `slots`, finished tasks included.
-    sums : NodeSums
+    sums : Sums
         Of what was computed, until it is sent.
     counters : ndarray or None
         The largest of its slots.
@@ -86,7 +86,7 @@ class Step:
     slots: int
     chunks: Chunks
     headers: list[SlotHeader] = field(default_factory=list)
-    sums: NodeSums = field(init=False)
+    sums: Sums = NO_SUMS
     counters: Counters | None = None
     means: dict[tuple[int, int], Reduced] = field(default_factory=dict)
     sent_s: float | None = None
@@ -95,15 +95,9 @@ class Step:
     learning_rate: float = 0.0
     values: NextValues | None = None
 
-    def __post_init__(self) -> None:
-        self.sums = NodeSums(self.block, self.slots)
-
     def note(self, slot: SlotComputed) -> None:
-        """Add what was computed of a slot to what was before it."""
+        """Take in what was computed of a slot."""
         self.headers.append(slot.header)
-        if slot.gradient is None:
-            return
-        self.sums.add(slot.header.slot, slot.gradient, slot.state)
         if slot.counters is not None:
             known = self.counters
             self.counters = slot.counters if known is None else np.maximum(known, slot.counters)
@@ -112,7 +106,8 @@ class Step:
         self, generation: Identity, rank: int, learning_rate: float, snapshot_at: int, checkpoint_at: int = 0
     ) -> Iterator[tuple[int, Reduce]]:
         """Yield the parts that are due to owners, each with the owner's rank."""
-        places, dense, state = self.sums.take()
+        places, dense, state = self.sums
+        self.sums = NO_SUMS
         headers = tuple(self.headers)
         for owner in range(self.chunks.count):
             others = self.chunks.state_slice(owner)
