@@ -92,6 +92,9 @@ class Cluster:
         for instruction in self.rendezvous.feed(event, asyncio.get_running_loop().time()):
             if isinstance(instruction, events.Complete) and not self.complete.done():
                 self.complete.set_result(instruction.name)
+            elif isinstance(instruction, events.WriteManifest):
+                durable = events.Durable(instruction.name, instruction.is_checkpoint)
+                asyncio.get_running_loop().call_soon(self.hear, durable)
 
     async def beat(self) -> None:
         """Have all speak with the master, as heartbeats do."""
