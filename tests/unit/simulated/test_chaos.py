@@ -20,7 +20,7 @@ from benchmarks.chaos_checks import Outcome, examine, problems_of_group
 from benchmarks.chaos_data import EVALUATED, VERSIONS
 from benchmarks.chaos_disk import SmallDisk, can_mount
 from benchmarks.chaos_group_schedule import draw_group
-from benchmarks.chaos_job import Missed
+from benchmarks.chaos_job import ChaosJob, Missed
 from benchmarks.chaos_network import Network
 from benchmarks.chaos_report import Run, line_of, summary_of
 from benchmarks.chaos_schedule import ALL, Fault, Mode, Schedule, draw
@@ -278,6 +278,25 @@ def test_a_job_that_does_not_end_well_fails_the_run(tmp_path: Path, error: Excep
     run = Played(tmp_path, play).run(dataclasses.replace(SCHEDULE, mode="async"))
     assert run.problems == (str(error),)
     assert Path(run.folder).is_dir()
+
+
+def test_the_limit_of_a_run_begins_anew_when_the_job_gets_further_and_not_when_it_comes_back(
+    tmp_path: Path,
+) -> None:
+    async def play() -> list[float | None]:
+        job, ends = ChaosJob(tmp_path, (), workers=1, partitions=0), []
+        async with job._limit:
+            for version in (1, 2, 1, 2, 3):
+                job._note_version("worker-0", version)
+                ends.append(job._limit.when())
+        return ends
+
+    first, second, *same, third = asyncio.run(play())
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    assert first < second < third
+    assert same == [second, second]
 
 
 # ---------------------------------------------------------------- lines
