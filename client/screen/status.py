@@ -75,7 +75,7 @@ def _body(job_view: JobView, now: float, *, is_wide: bool) -> list[Line]:
     lines: list[Line] = []
     if job_view.is_live:  # what the last word of a job that has ended says of its processes is no more true
         lines += _workers(status, now, is_wide=is_wide)
-        lines += _partitions(status)
+        lines += _partitions(status, is_wide=is_wide)
     if status.nonfinite_losses:
         lines.append([Span(f"  {nonfinite_losses(status)}", "bad")])
     if is_wide:
@@ -189,13 +189,15 @@ def _workers(status: JobStatus, now: float, *, is_wide: bool) -> list[Line]:
     return aligned(header, rows, right={*right, *parts, "RANK"})
 
 
-def _partitions(status: JobStatus) -> list[Line]:
+def _partitions(status: JobStatus, *, is_wide: bool) -> list[Line]:
     saved = ""
     if status.checkpoint is not None and status.checkpoint_age_s is not None:
         saved = f"v{status.checkpoint:,}, {age(status.checkpoint_age_s)} ago"
     if status.is_allreduce:
-        count = count_of(len(status.members), "member")
-        return [[Span("GROUP  ", "dim"), Span(count + (f", checkpoint {saved}" if saved else ""))]]
+        facts = [count_of(len(status.members), "member")]
+        facts += ["generation {}.{}".format(*status.generation)] if is_wide and status.generation else []
+        facts += [f"checkpoint {saved}"] if saved else []
+        return [[Span("GROUP  ", "dim"), Span(", ".join(facts))]]
     if not status.servers:
         return []
     header = ["PS", "STATE", "ROWS", "MEMORY", "CPU", "CHECKPOINT"]

@@ -224,6 +224,9 @@ def test_status_of_a_group_shows_members_and_no_server() -> None:
     assert lines[1].split() == ["WORKER", "STATE", "TASK", "REC/S", "RANK", "NOTE"]
     assert [line.split()[4] for line in lines[2:5]] == ["1", "0", "-"]
     assert lines[5] == "GROUP  2 members, checkpoint v300, 3m ago"
+    formed = msgspec.structs.replace(status, generation=(2, 7))
+    for is_wide, text in ((True, "GROUP  2 members, generation 2.7, checkpoint"), (False, lines[5])):
+        assert text in plain(status_screen(view(formed, is_live=True), NOW, is_wide=is_wide))
     assert "ps-0" not in "".join(lines)
 
 
