@@ -26,8 +26,11 @@ __all__ = ["measure"]
 COUNTS = (2, 4)
 # Megabytes of float32, and how many times gloo's rate is wanted.
 SIZES = {1: 1.5, 10: 1.1, 100: 1.0}
-TURN_BYTES = 100_000_000  # that the steps of a turn exchange, or one step more
+TURN_BYTES = (
+    300_000_000  # that the steps of a turn exchange: of the largest size too, a first step is not alone
+)
 MOST_STEPS = 40
+FEWEST_TURNS = 7
 GLOO_PYTHON = Path(__file__).parent.parent / "build" / "gloo" / "bin" / "python"
 
 
@@ -57,7 +60,7 @@ class _Group:
 
 
 def measure() -> list[Row | Skipped]:
-    """Let groups of all sizes take turns; takes about two minutes."""
+    """Let groups of all sizes take turns; takes about three minutes."""
     rows: list[Row | Skipped] = []
     for count in COUNTS:
         with tempfile.TemporaryDirectory(prefix="edlz-bench-") as folder, ExitStack() as stack:
@@ -77,7 +80,7 @@ def _compare(count: int, megabytes: int, ours: _Group, gloo: _Group | None) -> R
         "gloo": lambda: gloo.run("exchange", megabytes),
         "copies": lambda: ours.run("copy", megabytes),
     }
-    figures = take_turns(contenders)
+    figures = take_turns(contenders, fewest=FEWEST_TURNS)
     costs = [group.cpu_s_per_gb("exchange", megabytes) for group in (ours, gloo)]
     return Row(
         title,

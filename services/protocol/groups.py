@@ -4,7 +4,7 @@ A *node* of the tree over slots is a range of them; what is added up in it may s
 (`dense_numpy.tree_mean`).  What members say to each other is in `messages.py`.
 """
 
-from edlz.services.protocol.layout import slice_bounds
+from edlz.services.protocol.layout import ALIGNMENT, slice_bounds
 from edlz.services.protocol.messages import NO_IDENTITY, Identity, SnapshotName
 
 __all__ = ["BASE", "LINK_WAIT_S", "DurableState", "block_of", "buckets_of", "nodes_of", "number_of"]
@@ -44,6 +44,12 @@ def _nodes_inside(block: range, node: range) -> list[range]:
 
 
 def buckets_of(size: int, rank: int, count: int, bucket: int) -> list[slice]:
-    """Return the slices of a vector that its owner adds up one by one: at least one, perhaps empty."""
+    """Return the slices of a vector that its owner adds up one by one: at least one, perhaps empty.
+
+    They are as few as possible of at most `bucket` elements, and near-equal: a small one costs as much to send as a large one.
+    """
     lo, hi = slice_bounds(size, rank, count)
-    return [slice(begin, min(begin + bucket, hi)) for begin in range(lo, max(hi, lo + 1), bucket)]
+    fewest = max(1, -(-(hi - lo) // bucket))
+    even = -(-(hi - lo) // fewest)
+    step = min(bucket, max(1, -(-even // ALIGNMENT)) * ALIGNMENT)
+    return [slice(begin, min(begin + step, hi)) for begin in range(lo, max(hi, lo + 1), step)]

@@ -42,4 +42,7 @@ def test_buckets_have_each_element_once(size: int, members: int, bucket: int) ->
         for where in buckets:
             counts[where] += 1
             assert where.stop - where.start <= bucket
+        sizes = [where.stop - where.start for where in buckets]
+        assert len(sizes) <= max(1, -(-sum(sizes) // bucket)), "as few as possible"
+        assert max(sizes) - min(sizes) <= 16 * len(sizes), "near-equal"
     assert (counts == 1).all()

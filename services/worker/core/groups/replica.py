@@ -80,7 +80,7 @@ from edlz.services.worker.core.groups.written_parts import WrittenParts
 
 __all__ = ["BUCKET", "Replica"]
 
-BUCKET = 1 << 19  # elements: 2 MiB (docs/decisions/0044-memory-of-an-exchange.md)
+BUCKET = 1 << 20  # elements: 4 MiB (docs/decisions/0044-memory-of-an-exchange.md)
 
 
 class Replica:
