@@ -5,10 +5,14 @@
 Each kernel is described in scanning_numpy.py.
 """
 
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memcmp
 
 import numpy as np
+
+cdef enum:
+    TEXTS_SEEN = 1024
 
 
 cdef extern from "scanning.h" nogil:
@@ -108,6 +112,38 @@ def slices(const uint8_t[::1] data not None, const int64_t[::1] starts not None,
         if not 0 <= starts[place] <= ends[place] <= size:
             raise IndexError(f"bytes {starts[place]} to {ends[place]} are not within the {size}")
         found[place] = PyBytes_FromStringAndSize(base + starts[place], ends[place] - starts[place])
+    return found
+
+
+def texts(const uint8_t[::1] data not None, const int64_t[::1] ends not None):
+    cdef Py_ssize_t place, length, count = ends.shape[0] - 1
+    cdef int64_t size = data.shape[0]
+    cdef const char *base = <const char *>_start(data)
+    cdef const char *at
+    cdef uint32_t slot
+    cdef bytes text
+    # Texts of a column repeat: the one seen last with the same length and letters here and there is given again.
+    cdef list seen = [b""] * TEXTS_SEEN
+    if count < 0 or ends[0] < 0:
+        raise IndexError("there are no places, or they begin before the data")
+    found = np.empty(count, object)
+    cdef object[::1] view = found
+    for place in range(count):
+        length = ends[place + 1] - ends[place]
+        if length < 0 or ends[place + 1] > size:
+            raise IndexError(f"bytes {ends[place]} to {ends[place + 1]} are not within the {size}")
+        at = base + ends[place]
+        slot = <uint32_t>length
+        if length > 0:
+            slot = slot * 31 + <uint8_t>at[0]
+            slot = slot * 31 + <uint8_t>at[length >> 1]
+            slot = slot * 31 + <uint8_t>at[length - 1]
+        slot %= TEXTS_SEEN
+        text = <bytes>seen[slot]
+        if PyBytes_GET_SIZE(text) != length or memcmp(PyBytes_AS_STRING(text), at, length) != 0:
+            text = PyBytes_FromStringAndSize(at, length)
+            seen[slot] = text
+        view[place] = text
     return found
 
 

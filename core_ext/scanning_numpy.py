@@ -7,6 +7,7 @@ A TFRecord is the length of its data (uint64, little-endian), a checksum of thes
 CRC-32C, rotated and shifted as TensorFlow does.
 """
 
+import itertools
 import mmap
 import struct
 
@@ -26,6 +27,7 @@ __all__ = [
     "record_bounds",
     "row_bounds",
     "slices",
+    "texts",
 ]
 
 Data = bytes | bytearray | memoryview | mmap.mmap
@@ -122,6 +124,19 @@ def record_bounds(data: Data, first: int, count: int) -> tuple[Places, Places, i
             ends.append(end)
         at, number = end + _FOOT, number + 1
     return np.array(starts, np.int64), np.array(ends, np.int64), at, error
+
+
+def texts(data: Data, ends: npt.NDArray[np.int64]) -> npt.NDArray[np.object_]:
+    """Return the bytes between places that follow one another; equal ones may be one object.
+
+    Raises
+    ------
+    IndexError
+        If the places are not in ascending order within the data.
+    """
+    found = np.empty(len(ends) - 1, object)
+    found[:] = [bytes(data)[start:end] for start, end in itertools.pairwise(ends)]
+    return found
 
 
 def slices(data: Data, starts: Places, ends: Places) -> list[bytes]:

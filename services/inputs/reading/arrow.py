@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from edlz.core_ext import scanning
 from edlz.services.errors import ConfigError
 from edlz.services.protocol.plan import Column, ColumnKind
 
@@ -116,14 +117,25 @@ def to_numpy(
     if values.null_count:
         values = _filled(column, values, defaults)
     if column.kind == "string":
-        binary = pyarrow.large_binary() if pyarrow.types.is_large_string(values.type) else pyarrow.binary()
-        is_text = pyarrow.types.is_string(values.type) or pyarrow.types.is_large_string(values.type)
-        return np.asarray((values.cast(binary) if is_text else values).to_numpy(zero_copy_only=False), object)
+        return _texts(values)
     array: npt.NDArray[Any] = values.to_numpy(zero_copy_only=False)
     if array.dtype == np.uint64 and len(array) and array.max() > _GREATEST:
         row = int(np.argmax(array > _GREATEST))
         raise BadValueError(column, row, f"has {array[row]}, which is no {column.kind}")
     return array.astype(_DTYPES[column.kind], copy=False)
+
+
+def _texts(values: Any) -> npt.NDArray[np.object_]:
+    """Return texts as bytes objects, of which those that repeat are few: to make them anew costs more than to parse them."""
+    from pyarrow import types
+
+    if not len(values):
+        return np.empty(0, object)
+    is_large = types.is_large_string(values.type) or types.is_large_binary(values.type)
+    kind = np.dtype(np.int64 if is_large else np.int32)
+    _, ends, data = values.buffers()
+    places = np.frombuffer(ends, kind, len(values) + 1, values.offset * kind.itemsize)
+    return scanning.texts(memoryview(data or b"").cast("B"), places.astype(np.int64, copy=False))
 
 
 def _joined(values: Any) -> Any:

@@ -22,6 +22,7 @@ from edlz.services.inputs.data import RecordSource
 from edlz.services.inputs.formats import tfrecord as tfrecord_format
 from edlz.services.inputs.listing import list_data
 from edlz.services.inputs.reading import lines, spans
+from edlz.services.inputs.reading.arrow import to_numpy
 from edlz.services.inputs.reading.records import Columns
 from edlz.services.protocol.plan import Column, TaskRange
 from tests import builders
@@ -279,6 +280,39 @@ def test_rows_are_found_as_in_the_plain_twin(
     assert scanning.slices(data, *ours[:2]) == scanning_numpy.slices(data, *twins[:2])
 
 
+@examples
+@given(
+    st.lists(
+        st.sampled_from([b"", b"a", b"b", b"ab", b"x" * 70, b"x" + b"y" * 69, b"xyx", b"x\0x"]) | st.binary()
+    )
+)
+def test_texts_are_those_of_the_plain_twin(parts: list[bytes]) -> None:
+    ends = np.cumsum([1, *map(len, parts)])
+    data = b"?" + b"".join(parts) + b"!"
+    ours, twins = scanning.texts(data, ends), scanning_numpy.texts(data, ends)
+    assert ours.dtype == twins.dtype == object
+    assert ours.tolist() == twins.tolist() == parts
+
+
+@pytest.mark.parametrize("binary", [False, True])
+@pytest.mark.parametrize("large", [False, True])
+def test_texts_of_any_arrow_type_become_bytes(binary: bool, large: bool) -> None:
+    kinds = (
+        (pyarrow.binary(), pyarrow.large_binary()) if binary else (pyarrow.string(), pyarrow.large_string())
+    )
+    column = Column(name="t", kind="string")
+    for texts in ([], [""], ["a", None, "\u00e4", "", "a"], ["b"] * 2000):
+        values = [text.encode() if binary and text is not None else text for text in texts]
+        wanted = [(text or "").encode() for text in texts]
+        array = pyarrow.array(values, kinds[large])
+        assert to_numpy(column, array, {}).tolist() == wanted
+        assert to_numpy(column, array[1:], {}).tolist() == wanted[1:]
+        assert to_numpy(column, pyarrow.chunked_array([array, array[:1]]), {}).tolist() == [
+            *wanted,
+            *wanted[:1],
+        ]
+
+
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 24_575, 24_576, 24_577, 49_163])
 def test_checksums_are_those_of_the_plain_twin(size: int) -> None:
     data = np.random.default_rng(size).integers(0, 255, size, np.uint8).tobytes()
@@ -323,6 +357,9 @@ def test_what_the_kernels_refuse() -> None:
         scanning.count_rows(b"a", 10, True)
     with pytest.raises(ValueError, match="negative"):
         scanning.row_bounds(b"a", -1, True, -1, 5)
+    for places in ([0, 4], [2, 1], [-1, 1]):
+        with pytest.raises(IndexError, match=r"within|before"):
+            scanning.texts(b"abc", np.array(places))
     with pytest.raises(ValueError, match="not within"):
         scanning.hop_records(b"abc", 4, 5)
     with pytest.raises(IndexError, match="not within"):
