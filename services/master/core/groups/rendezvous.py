@@ -8,7 +8,6 @@ somebody else or a join begins the next one.  A restarted master *settles*: it h
 with a group that is whole.  What is done is what the group's ledger says.  PROTOCOL: "AllReduce".
 """
 
-from collections import deque
 from collections.abc import Collection
 from enum import Enum
 
@@ -30,9 +29,10 @@ from edlz.services.master.core.groups.events import (
 )
 from edlz.services.master.core.groups.evictions import Eviction, Evictions
 from edlz.services.master.core.groups.hangs import HANG_S
+from edlz.services.master.core.groups.held_states import HeldStates
 from edlz.services.master.core.groups.joins import Joins
 from edlz.services.master.core.groups.status_check import check_status
-from edlz.services.master.core.groups.written_states import KNOWN, WrittenStates
+from edlz.services.master.core.groups.written_states import WrittenStates
 from edlz.services.protocol.groups import BASE, DurableState
 from edlz.services.protocol.ledger import TaskSet
 from edlz.services.protocol.messages import (
@@ -114,9 +114,7 @@ class Rendezvous:
         hang_s: float = HANG_S,
     ) -> None:
         self._plan, self._term = plan, term
-        self._evaluated: deque[SnapshotName] = deque(maxlen=KNOWN)  # states, the newest ones
-        self._released: SnapshotName = BASE  # the one of them that members may stand at
-        self._evaluating: SnapshotName | None = None  # what members hold until it is evaluated
+        self._held = HeldStates()
         self._states = WrittenStates(durable)
         self._began_s = now
         self.stage = Stage.SETTLING
@@ -174,8 +172,7 @@ class Rendezvous:
                 if self.has_sealed(name):
                     self._states.reopen(name)
             case Evaluated(name):
-                self._evaluated.append(name)
-                self._released = name
+                self._held.release(name)
             case Tick():
                 pass
         return [*out, *self._decide(now)]
@@ -269,7 +266,7 @@ class Rendezvous:
             load=self._load[1] if self._load is not None and self._load[0] == who else None,
             ends=self._told_ends(),
             is_join=self._is_join,
-            released=self._released,
+            released=self._held.released,
             checkpoint=self.checkpoint if is_formed else 0,
             checkpointed=self._source[1] if self._states.is_checkpointed(self._source) else 0,
             decided=self.decided,
@@ -425,12 +422,8 @@ class Rendezvous:
     def _evaluate(self, statuses: dict[Identity, MemberStatus]) -> list[Instruction]:
         """Have a state evaluated that a member of the group holds; the others have it too, or are about to."""
         for status in statuses.values():
-            if status.phase != "held" or status.generation != self.generation:
-                continue
-            if status.name in self._evaluated:
-                self._released = status.name
-            elif status.name != self._evaluating:
-                self._evaluating = status.name
+            is_held = status.phase == "held" and status.generation == self.generation
+            if is_held and self._held.hold(status.name):
                 return [Evaluate(status.name)]
         return []
 
