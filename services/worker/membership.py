@@ -6,7 +6,6 @@ import secrets
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -114,7 +113,7 @@ class Membership:
         self._under_way = 0
         self._blocks: BlockComputing | None = None
         self._loop = asyncio.get_running_loop()
-        self._last: WritePart | None = None  # the state that the job ends with, while it has to be written
+        self._last: object = None  # the state that the job ends with, while it has to be written
         self._is_closed = False
 
     def close(self) -> None:
@@ -211,17 +210,22 @@ class Membership:
             return None
 
     def write(self, order: WritePart) -> None:
+        wish, about = (
+            object(),
+            (order.is_checkpoint, order.is_last),
+        )  # not the order: it has the state that is copied
         if order.is_last:
-            self._last = order
+            self._last = wish
         copy = self._copy
         if copy is None:
             copy = self._copy = _Copy()
             self._with_state(partial(copy_of, order.state), copy.end, len(order.state.dense))
-        copy.then(lambda state: self._begin_to_write(order, replace(order, state=state)))
+        generation = order.generation
+        copy.then(lambda state: self._begin_to_write(wish, WritePart(generation, state, *about)))
 
-    def _begin_to_write(self, order: WritePart, copied: WritePart) -> None:
+    def _begin_to_write(self, wish: object, copied: WritePart) -> None:
         """The state is copied; the last one is written as long as it is the last one."""
-        if order is self._last:
+        if wish is self._last:
             self._last = copied
         self._try_to_write(copied, self._loop.time())
 

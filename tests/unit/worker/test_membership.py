@@ -157,7 +157,7 @@ def test_a_part_has_the_state_before_the_step_that_follows(
     """It is written while the next values are worked out in place."""
     monkeypatch.setattr(membership, "LONG_ELEMENTS", long_elements)
     store = initial_store(SCHEDULE)
-    before = copy_of(part_of(store.view((1, 1)), 0, 1))
+    before, place = copy_of(part_of(store.view((1, 1)), 0, 1)), store.dense.ctypes.data
     step = MeanStep(
         minibatches=((0, 0, False, False, None),), learning_rate=0.1, gradient=(np.ones(80, np.float32),)
     )
@@ -170,9 +170,11 @@ def test_a_part_has_the_state_before_the_step_that_follows(
 
     monkeypatch.setattr(ReplicaFiles, "write", write)
 
+    values = store.prepare(step)
+
     def begin(member: Membership) -> None:
         member.write(WritePart((1, 1), part_of(store.view((1, 1)), 0, 1)))
-        member.advance(Advance(store.prepare(step)))
+        member.advance(Advance(values))
 
     advanced, written = sorted(told_when(tmp_path, begin, 2), key=lambda event: type(event).__name__)
     assert advanced == Advanced()
@@ -182,6 +184,7 @@ def test_a_part_has_the_state_before_the_step_that_follows(
     np.testing.assert_array_equal(state.dense, before.dense)
     for name, slot in before.slots.items():
         np.testing.assert_array_equal(state.slots[name], slot)
+    assert values.dense.ctypes.data == place, "whoever has copied the state holds it no longer"
     assert not any(
         np.array_equal(slot, before.slots[name]) for name, slot in store.view((1, 1)).slots.items()
     )
