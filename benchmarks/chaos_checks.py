@@ -21,7 +21,7 @@ from edlz.services.storage.state import State
 __all__ = ["Outcome", "examine", "problems_of_group"]
 
 # Events of a group's master.
-GONE_BACK, DIFFERENT = "training goes back to v", "has another state of v"
+GONE_BACK, DIFFERENT, MEMBERS = "training goes back to v", "has another state of v", "the model is on "
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def examine(folder: Path, *, evaluated: int) -> Outcome:
 
 
 def problems_of_group(log: Path, schedule: Schedule) -> tuple[str, ...]:
-    """Return what is wrong if members differed, or went back to an earlier state though one of them was there all the time.
+    """Return what is wrong if members differed, or went back to an earlier state though one stayed that no fault has met.
 
     Parameters
     ----------
@@ -69,14 +69,26 @@ def problems_of_group(log: Path, schedule: Schedule) -> tuple[str, ...]:
     schedule : Schedule
         What happened to the group.
     """
+    lines = log.read_text(errors="replace").splitlines()
+    problems = [line for line in lines if DIFFERENT in line]
     met = {name for fault in schedule.faults for name in (fault.target, fault.other)}
-    is_safe = ALL not in met and "disk" not in met
-    lived = [name for name in (f"worker-{n}" for n in range(schedule.workers)) if name not in met]
-    text = log.read_text(errors="replace")
-    problems = [line for line in text.splitlines() if DIFFERENT in line]
-    if is_safe and lived and GONE_BACK in text:
-        problems.append(f"the group went back, and {lived[0]} was there all the time")
+    if ALL not in met and "disk" not in met:
+        stayed = sorted(_who_stayed(lines) - met)
+        problems += [f"the group went back, and {name} was a member all the time" for name in stayed]
     return tuple(problems)
+
+
+def _who_stayed(lines: list[str]) -> set[str]:
+    """Return the members of groups that went back to an earlier state who had been members before, too."""
+    before: set[str] = set()
+    members: set[str] = set()
+    stayed: set[str] = set()
+    for line in lines:
+        if MEMBERS in line:
+            before, members = members, set(line.split(MEMBERS)[1].rstrip(".").split(", "))
+        elif GONE_BACK in line:  # told behind its group
+            stayed |= before & members
+    return stayed
 
 
 def _of_states(folder: Path, job: Job) -> list[str]:

@@ -239,9 +239,12 @@ def test_a_group_goes_back_only_if_all_were_met(
     faults: tuple[Fault, ...], is_wrong: bool, tmp_path: Path
 ) -> None:
     log = tmp_path / "master.log"
-    log.write_text("nobody has v40 any more: training goes back to v30.")
+    back = "the model is on worker-0, worker-2.\nnobody has v40 any more: training goes back to v30.\n"
     schedule = Schedule(1, "allreduce", 2, 0, faults)
+    log.write_text(f"the model is on worker-0, worker-1.\n{back}")
     assert bool(problems_of_group(log, schedule)) == is_wrong
+    log.write_text(f"the model is on worker-1.\n{back}")  # the other one was not yet a member
+    assert not problems_of_group(log, schedule)
     log.write_text("worker-1 has another state of v100 than worker-0")
     assert len(problems_of_group(log, schedule)) == 1
     log.write_text("")
