@@ -414,6 +414,7 @@ class MemberStatus(Record, frozen=True, kw_only=True):
     recount: Recount = Recount()
     source: SnapshotName = (NO_IDENTITY, 0)
     differs_from: Identity | None = None
+    computing: tuple[int, int] | None = None  # of a careful one: task and index of what comes next
 
 
 class Decided(Record, frozen=True, kw_only=True):
@@ -449,6 +450,9 @@ class GroupOrders(Record, frozen=True, kw_only=True):
     checkpoint: int = 0
     checkpointed: int = 0
     decided: Decided | None = None
+    caution: tuple[int, int] = (0, 0)  # from this version on, before that one, members are careful
+    computing: tuple[int, int] | None = None  # as in the member's newest word: that is heard
+    closing: tuple[int, ...] = ()  # tasks that are about to be ended: no step has a minibatch of them
 
 
 # ---------------------------------------------------------------- a worker's status, and its answer

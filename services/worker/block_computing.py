@@ -1,7 +1,7 @@
 """What a member of an all-reduce group computes: the slots of its block, on its replica as it lies in memory."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -11,8 +11,8 @@ from edlz.services.parameters.store import Store
 from edlz.services.process.shell import Fail
 from edlz.services.protocol.messages import SlotHeader
 from edlz.services.worker.core.computation import BatchCalls, Computed, Engine
-from edlz.services.worker.core.groups.inputs import BlockComputed, SlotComputed, SlotFailed
-from edlz.services.worker.core.groups.instructions import Compute, Slot
+from edlz.services.worker.core.groups.inputs import BlockComputed, SlotBegins, SlotComputed, SlotFailed
+from edlz.services.worker.core.groups.instructions import Compute, Proceed, Slot
 from edlz.services.worker.core.groups.node_sums import NodeSums
 from edlz.services.worker.engine.user_code.user_code import TaskError
 from edlz.services.worker.keras_thread import KerasThread
@@ -80,17 +80,18 @@ class BlockComputing:
         self,
         engine: Engine,
         thread: KerasThread,
-        tell: Callable[[SlotComputed | SlotFailed | BlockComputed], None],
+        tell: Callable[[SlotBegins | SlotComputed | SlotFailed | BlockComputed], None],
         fail: Fail,
         watch: BlockWatch,
         calls: BatchCalls | None = None,
     ) -> None:
         self._engine, self._thread, self._tell, self._fail = engine, thread, tell, fail
         self._watch, self._calls = watch, calls
-        self._in_hand: set[int] = set()  # tasks that the engine reads ahead
+        self._in_hand: dict[int, int | None] = {}  # tasks that the engine reads ahead, and where they end
         self._vectors: tuple[Vector, Vector, Counters] | None = None  # of the block in work
         self._sums: NodeSums | None = None  # of what is computed of it
         self._attempt = 0  # the newest block
+        self._waits: tuple[Compute, int] | None = None  # for a word, at this slot
 
     def compute(self, order: Compute, store: Store) -> None:
         """Compute a block on this state."""
@@ -113,12 +114,33 @@ class BlockComputing:
         state[:], counters[:] = store.state, store.counters
         self._vectors = store.dense, state, counters
         self._sums = NodeSums(order.block, order.count)
-        tasks = {slot.task for slot in order.slots}
-        for task in self._in_hand - tasks:
+        if order.is_slow:  # what comes first may stay in hand
+            self._keep({slot.task: slot.end_at for slot in order.slots[:1]})
+        else:
+            self._take(order.slots)
+
+    def _keep(self, tasks: dict[int, int | None]) -> None:
+        """In the engine's thread: have nothing in hand but what is among these tasks, and ends where it did."""
+        for task, _ in self._in_hand.items() - tasks.items():
             self._engine.drop(task)
-        for slot in order.slots:
+        self._in_hand = dict(self._in_hand.items() & tasks.items())
+
+    def _take(self, slots: Sequence[Slot]) -> None:
+        """In the engine's thread: have the tasks of these slots in hand, and no others."""
+        tasks = {slot.task: slot.end_at for slot in slots}
+        self._keep(tasks)
+        for slot in slots:
             self._engine.begin(slot.task, slot.slot, slot.index, slot.end_at)
         self._in_hand = tasks
+
+    def proceed(self, order: Proceed) -> None:
+        """Compute the slot that comes next, if it is that of this task, and waits."""
+        if self._waits is None:
+            return
+        waits, place = self._waits
+        if (waits.attempt, waits.slots[place].task) == (order.attempt, order.task):
+            self._waits = None
+            self._compute_slot(waits, place)
 
     def _go_on(self, order: Compute, place: int) -> None:
         """Compute the next slot of the block, or say that it is done."""
@@ -131,7 +153,14 @@ class BlockComputing:
                 lambda computed: self._on_end(computed),
                 self._fail,
             )
-            return
+        elif order.is_slow:
+            self._waits = order, place
+            slot = order.slots[place]
+            self._tell(SlotBegins(order.attempt, slot.task, slot.index))
+        else:
+            self._compute_slot(order, place)
+
+    def _compute_slot(self, order: Compute, place: int) -> None:
         slot = order.slots[place]
         self._watch.on_begin(slot.task)
 
@@ -141,9 +170,10 @@ class BlockComputing:
                 self._tell(_told(order.attempt, slot, computed))
             self._go_on(order, place + 1)
 
+        step = self._step_alone if order.is_slow else self._step
         self._thread.submit(
             "step",
-            lambda: self._step(order.version, slot),
+            lambda: step(order.version, slot),
             then,
             lambda error: self._on_error(order.attempt, error),
         )
@@ -158,6 +188,11 @@ class BlockComputing:
     def _on_end(self, computed: BlockComputed) -> None:
         self._watch.on_rate(computed.learning_rate)
         self._tell(computed)
+
+    def _step_alone(self, version: int, slot: Slot) -> Computed:
+        """In the engine's thread: the same, and no other task is read ahead."""
+        self._take((slot,))
+        return self._step(version, slot)
 
     def _step(self, version: int, slot: Slot) -> Computed:
         """In the engine's thread: compute a minibatch; something may have been evaluated since the one before."""

@@ -28,7 +28,7 @@ from edlz.services.protocol.messages import (
 )
 from edlz.services.worker.block_computing import BlockComputing, BlockWatch
 from edlz.services.worker.core.computation import BatchCalls, Built, Computed, Engine, GroupedIds, MakeEngine
-from edlz.services.worker.core.groups.inputs import BlockComputed, SlotComputed, SlotFailed
+from edlz.services.worker.core.groups.inputs import BlockComputed, SlotBegins, SlotComputed, SlotFailed
 from edlz.services.worker.core.inputs import (
     ExportWished,
     Fatal,
@@ -347,7 +347,7 @@ class Computing:
     # -- as a member of an all-reduce group
 
     def block_computing(
-        self, tell: Callable[[SlotComputed | SlotFailed | BlockComputed], None]
+        self, tell: Callable[[SlotBegins | SlotComputed | SlotFailed | BlockComputed], None]
     ) -> BlockComputing:
         """Return what computes blocks of slots, when the model is built."""
         watch = BlockWatch(self.meter, self._loss_log)

@@ -37,6 +37,7 @@ from edlz.services.worker.core.groups.instructions import (
     Compute,
     DigestState,
     Load,
+    Proceed,
     Reply,
     StageOwn,
     WritePart,
@@ -162,6 +163,10 @@ class Membership:
     def compute(self, order: Compute, store: Store) -> None:
         self._blocks = self._blocks or self._computing.block_computing(self._feed)
         self._blocks.compute(order, store)
+
+    def proceed(self, order: Proceed) -> None:
+        if self._blocks is not None:
+            self._blocks.proceed(order)
 
     # -- its state
 

@@ -241,6 +241,10 @@ class WorkerService(Shell[Input, Instruction]):
     def _advance(self, instruction: members.Advance) -> None:
         self._member.advance(instruction)
 
+    @carries.out(members.Proceed)
+    def _proceed(self, instruction: members.Proceed) -> None:
+        self._member.proceed(instruction)
+
     @carries.out(members.Abandon)
     def _abandon(self, _: members.Abandon) -> None:
         self._member.abandon()

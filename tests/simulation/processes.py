@@ -43,3 +43,4 @@ class Process:
     pace: Pace = field(default_factory=Pace)  # of a worker's building and stepping
     step: int = 0  # numbers a worker's computations: one that was abandoned is not the present one
     sums: Any = None  # of a member's block
+    slow: Any = None  # a member's block, and the place of the slot in it that waits for a word

@@ -148,10 +148,18 @@ class Group:
         name, self.evaluating = self.evaluating, None
         return [] if name is None else self._feed(events.Evaluated(name), now)
 
-    def tell(self, ends: Sequence[tuple[int, int]], checkpoint: int, decided: Decided | None) -> None:
+    def tell(
+        self,
+        ends: Sequence[tuple[int, int]],
+        checkpoint: int,
+        decided: Decided | None,
+        caution: tuple[int, int],
+        closing: tuple[int, ...],
+    ) -> None:
         """What members are told from now on."""
         if (core := self._core) is not None:
             core.ends, core.checkpoint, core.decided = dict(ends), checkpoint, decided
+            core.deaths.caution, core.deaths.closing = caution, closing
 
     def orders(self, life: Identity) -> GroupOrders | None:
         """Return what is to be true of a worker as a member."""
@@ -181,6 +189,11 @@ class Group:
         """The first task that some member has not finished, as far as members have told."""
         members = () if self._core is None else self._core.told_members
         return min((TaskSet(status.finished).first_missing() for status in members), default=0)
+
+    @property
+    def begun_at(self) -> int:
+        """The version that the newest group has begun with."""
+        return self._rendezvous.begun_at
 
     @property
     def generation(self) -> Identity:
@@ -216,9 +229,11 @@ class Group:
     def _as_partition(self, member: MemberStatus, closing: Sequence[tuple[int, int]]) -> PartitionStatus:
         self._seq += 1
         core, finished, marks = self._rendezvous, TaskSet(member.finished), dict(member.marks)
+        stand = {(status.phase, status.name) for status in core.statuses} == {("barred", member.name)}
         closed = tuple(
             ClosedTask(task=task, number=number, mark=marks.get(task, 0), finished=task in finished)
             for task, number in closing
+            if stand or task not in core.deaths.closing  # else a step may be under way
         )
         return PartitionStatus(
             partition=0,

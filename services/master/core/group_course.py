@@ -84,7 +84,8 @@ class GroupCourse:
         wanted = self._checkpoints.orders(0, is_sealed=is_sealed, stands_at=stands_at)
         number = 0 if wanted is None else wanted.number
         decided = self._work.barriers.decided(self._group.first_open) if self._work.is_open else None
-        self._group.tell(bad_tasks.journalled, number, decided)
+        of_deaths = self._work.caution, self._work.closing_in_groups
+        self._group.tell(bad_tasks.journalled, number, decided, *of_deaths)
         return self._group.orders(life)
 
     # -- inputs
@@ -209,6 +210,7 @@ class GroupCourse:
             out.append(Announce("group", text))
         if partitions.take(status):
             self._course.on_new_life()
+        work.get_on(status, self._group.begun_at)
         self._version = status.version
         entry = partitions.entries[0]
         if finished is None or behind is not None or entry.finished.bounds != finished.bounds:

@@ -7,6 +7,7 @@ present lives.  A task that fails too often is left out, or ends the job; so doe
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from edlz.services.configuration.job_settings import JobSettings
 from edlz.services.master.core.barriers import Barriers
@@ -18,6 +19,7 @@ from edlz.services.master.core.processes.eras import Eras
 from edlz.services.master.core.processes.live_workers import LiveWorkers
 from edlz.services.master.core.processes.partitions import Partitions
 from edlz.services.master.core.tasks.bad_tasks import BadTasks
+from edlz.services.master.core.tasks.deadly_slots import DeadlySlots
 from edlz.services.master.core.tasks.deadly_tasks import DeadlyTasks
 from edlz.services.master.core.tasks.evaluation_rounds import EvaluationRounds
 from edlz.services.master.core.tasks.nonfinite_losses import NonFiniteLosses
@@ -38,9 +40,11 @@ from edlz.services.protocol.messages import (
     EvaluationLease,
     EvaluationResult,
     ExportLease,
+    FailedTask,
     Identity,
     Job,
     Lease,
+    PartitionStatus,
     WorkerStatus,
 )
 
@@ -91,7 +95,7 @@ class Work:
         self.bad_tasks = BadTasks(plan, journal, *told, first_number, is_allowed=settings.skip_bad_tasks)
         self._skipped_before = self._skipped  # by earlier masters
         self.losses = NonFiniteLosses.of(journal.losses)
-        self.deadly_tasks = DeadlyTasks(*told)
+        self.deadly_tasks, self._deadly_slots = DeadlyTasks(*told), DeadlySlots()
         self.results = list(journal.evaluations)
         for version, _ in journal.evaluations:
             self.evaluation.skip_to(version)
@@ -171,6 +175,13 @@ class Work:
             self.queue.keep(entry.finished)
             self.queue.see(entry.ledger)
         self._evaluate_again(is_another=len(self.queue.done) < done)
+
+    def get_on(self, status: PartitionStatus, begun_at: int) -> None:
+        """A group that has begun at this version says where it is."""
+        ledger = status.ledger
+        if ledger is not None:
+            finished, marks = TaskSet(ledger.finished), dict(ledger.marks)
+            self._deadly_slots.get_on(begun_at, status.version, finished, marks)
 
     def follow(self, finished: TaskSet, *, is_back: bool, now: float) -> list[Instruction]:
         """A group of members has a ledger that is longer; or (`is_back`) it has gone back to another one."""
@@ -376,12 +387,29 @@ class Work:
 
     def on_death(self, worker: str, reason: str, last: WorkerEntry) -> list[Instruction]:
         """A worker has ended, and nobody explains it: what it had in hand may have ended it."""
-        failed, attempts = self.deadly_tasks.take(worker, reason, last)
+        found = list[tuple[FailedTask | None, Attempts | None]]()
+        if self._settings.is_allreduce:  # of the tasks of a block any may have ended it
+            found.append(self._deadly_slots.take(worker, reason, last, self._partitions.version))
+            last = replace(last, holding=())
+        found.append(self.deadly_tasks.take(worker, reason, last))
         failure = self.exports.on_death(worker, last.exporting)
         out: list[Instruction] = [] if failure is None else [*self._verdict.fail(failure)]
-        if failed is not None:
-            out.append(Announce("worker", death_text(self._plan, worker, failed), 30))
-        return [*out, *self._take_attempts(attempts)]
+        for failed, attempts in found:
+            if failed is not None:
+                out.append(Announce("worker", death_text(self._plan, worker, failed), 30))
+            out += self._take_attempts(attempts)
+        return out
+
+    @property
+    def caution(self) -> tuple[int, int]:
+        """The versions from which on, and up to which, members of a group are careful: see `DeadlySlots`."""
+        return self._deadly_slots.caution
+
+    @property
+    def closing_in_groups(self) -> tuple[int, ...]:
+        """The tasks that have ended members too often, and end where the members of the next group stand."""
+        given_up = self._deadly_slots.given_up
+        return tuple(task for task, _ in self.bad_tasks.closing if task in given_up)
 
     # -- checks
 

@@ -186,6 +186,7 @@ Instruction = (
     | members.StageOwn
     | members.Reply
     | members.Compute
+    | members.Proceed
     | members.Advance
     | members.Abandon
     | members.DigestState

@@ -138,6 +138,11 @@ class MemberShell(WorkerShell):
                 process.step = instruction.attempt
                 process.sums = NodeSums(instruction.block, instruction.count)
                 self._compute_slot(process, instruction, 0)
+            case members.Proceed(attempt, task):
+                slow = process.slow
+                if slow is not None and (attempt, task) == (slow[0].attempt, slow[0].slots[slow[1]].task):
+                    process.slow = None
+                    self._on_slot(process, *slow, is_heard=True)
             case members.Abandon():
                 process.step = 0
                 for role in [role for role in process.outboxes if role[0] == "w"]:
@@ -198,16 +203,28 @@ class MemberShell(WorkerShell):
         process.pace.begin("step", self._job.now)
         self._job.at(self._job.now + delay, self._on_slot, process, order, place)
 
-    def _on_slot(self, process: Process, order: members.Compute, place: int) -> None:
+    def _on_slot(
+        self, process: Process, order: members.Compute, place: int, *, is_heard: bool = False
+    ) -> None:
         is_wanted = self._when_awake(process, self._on_slot, order, place)
         if not is_wanted or process.step != order.attempt:
+            return
+        if order.is_slow and place < len(order.slots) and not is_heard:
+            process.slow = order, place
+            slot = order.slots[place]
+            self._tell(process, inputs.SlotBegins(order.attempt, slot.task, slot.index))
             return
         process.pace.end(self._job.now)
         if place == len(order.slots):
             rate = 0.01 if order.learning_rate is None else order.learning_rate
             self._tell(process, inputs.BlockComputed(order.attempt, rate, process.sums.take()))
             return
-        event = self._computed(process, order.attempt, order.slots[place])
+        slot = order.slots[place]
+        is_there = slot.end_at is None or slot.index < slot.end_at
+        if is_there and (slot.task, slot.index) in self._job.schedule.poison:
+            self._job.die(process.name)
+            return
+        event = self._computed(process, order.attempt, slot)
         self._tell(process, event)
         if isinstance(event, inputs.SlotComputed):
             self._compute_slot(process, order, place + 1)

@@ -335,6 +335,33 @@ def test_a_bad_task_is_tried_by_different_members_then_given_up_once() -> None:
     assert group.core.orders(life(1)).ends == ((1, 0),)
 
 
+def test_a_task_that_is_about_to_be_ended_begins_one_generation() -> None:
+    """In it all members stand before the step: none of them has the task in work."""
+    group = Group()
+    group.form(1, 2)
+    group.core.deaths.closing = (1,)
+    group.computing(1)
+    assert group.core.stage is Stage.GATHERING
+    group.form(1, 2)
+    before = group.core.generation
+    group.computing(1, 2, phase="barred")
+    assert group.core.generation == before
+
+
+def test_a_member_hears_that_what_it_has_named_is_heard() -> None:
+    group = Group()
+    group.form(1, 2)
+    group.core.deaths.caution = 3, 9
+    group.computing(1, computing=(1, 0))
+    group.computing(2)
+    said = [group.core.orders(life(n)) for n in (1, 2, 3)]
+    assert [(one.caution, one.computing) for one in said] == [
+        ((3, 9), (1, 0)),
+        ((3, 9), None),
+        ((3, 9), None),
+    ]
+
+
 def test_the_job_is_complete_when_all_have_sealed() -> None:
     group = Group()
     group.form(1, 2)
@@ -596,6 +623,7 @@ def test_a_stage_that_is_not_in_the_table() -> None:
         {"name": ((1, 1), -1)},
         {"failed": SlotFailure(task=99, index=0, error="")},
         {"failed": SlotFailure(task=0, index=-1, error="")},
+        {"computing": (99, 0)},
         {"written": (WrittenPart(name=BASE, rank=2, count=2),)},
     ],
 )

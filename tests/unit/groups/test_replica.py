@@ -31,6 +31,7 @@ from edlz.services.worker.core.groups.inputs import (
     Input,
     MemberOrdered,
     Request,
+    SlotBegins,
     SlotComputed,
     SlotFailed,
     Tick,
@@ -43,6 +44,7 @@ from edlz.services.worker.core.groups.instructions import (
     Compute,
     DigestState,
     Instruction,
+    Proceed,
     Reply,
     StageOwn,
     Tell,
@@ -335,6 +337,55 @@ def test_a_failure_waits_for_another_generation_or_the_tasks_end() -> None:
     assert [slot.task for slot in again.slots] == [1]
 
 
+def begins(made: Replica, order: Compute, place: int) -> list[Instruction]:
+    """A slot of a block comes next."""
+    slot = order.slots[place]
+    return made.feed(SlotBegins(order.attempt, slot.task, slot.index), 0.0)
+
+
+def test_a_careful_member_names_each_slot_and_waits_until_that_is_heard() -> None:
+    made, about = replica(1), {"members": MEMBERS[:1], "caution": (0, 1)}
+    made.feed(orders(1), 0.0)
+    [order] = only(Compute, made.feed(orders(1, holders=((1, 1),), **about), 0.0))
+    assert order.is_slow
+    for place, slot in enumerate(order.slots):
+        assert begins(made, order, place) == [Tell()]
+        minibatch = slot.task, slot.index
+        assert made.status(0.0).computing == minibatch
+        assert not only(Proceed, made.feed(orders(1, **about), 0.0)), "an answer to the word before"
+        heard = made.feed(orders(1, computing=minibatch, **about), 0.0)
+        assert only(Proceed, heard) == [Proceed(order.attempt, slot.task)]
+
+
+def test_what_a_member_has_named_it_takes_back_before_it_goes_on_without_a_word() -> None:
+    """Else a death would count against what it computed long ago."""
+    made, about = replica(1), {"members": MEMBERS[:1], "caution": (0, 1)}
+    made.feed(orders(1), 0.0)
+    [order] = only(Compute, made.feed(orders(1, holders=((1, 1),), **about), 0.0))
+    begins(made, order, 0)
+    named = (order.slots[0].task, order.slots[0].index)
+    made.feed(orders(1, computing=named, **about), 0.0)
+    found = compute(made, [order])
+    assert only(Tell, found) == [Tell()]
+    [behind] = only(Compute, found)
+    assert behind.is_slow, "it is not heard yet"
+    assert begins(made, behind, 0) == [Tell()]
+    assert made.status(0.0).computing is None
+    assert not only(Proceed, made.feed(orders(1, members=MEMBERS[:1], computing=named), 0.0))
+    assert only(Proceed, made.feed(orders(1, members=MEMBERS[:1]), 0.0)) == [Proceed(behind.attempt, 0)]
+    assert begins(made, behind, 1) == [Proceed(behind.attempt, 1)]
+    assert not made._caution.begin(2)
+
+
+def test_a_member_waits_before_a_step_with_a_task_that_is_about_to_be_ended() -> None:
+    made, about = replica(1), {"members": MEMBERS[:1], "closing": (1,)}
+    made.feed(orders(1), 0.0)
+    assert made.feed(orders(1, holders=((1, 1),), **about), 0.0) == [Tell()]
+    assert made.status(0.0).phase == "barred"
+    [order] = only(Compute, made.feed(orders(1, members=MEMBERS[:1], ends=((1, 0),)), 0.0))
+    assert [slot.task for slot in order.slots] == [0]
+
+
 def test_what_was_abandoned_counts_for_nothing() -> None:
     made = replica(1)
     made.feed(orders(1), 0.0)
@@ -580,3 +631,16 @@ def test_slots_whose_loss_is_nan_are_the_same_in_all_answers() -> None:
             )
             step.means[owner, bucket] = mean
     assert len(step.mean().minibatches) == 1
+
+
+def test_what_is_taken_back_in_time_costs_no_wait() -> None:
+    about = {"members": MEMBERS[:2], "caution": (0, 1)}
+    made = replica(1)
+    made.feed(orders(1), 0.0)
+    [order] = only(Compute, made.feed(orders(1, holders=((1, 1), (1, 2)), **about), 0.0))
+    begins(made, order, 0)
+    made.feed(orders(1, computing=(order.slots[0].task, 0), **about), 0.0)
+    compute(made, [order])
+    assert made.status(0.0).computing is None
+    made.feed(orders(1, **about), 0.0)
+    assert not made._caution.begin(1)

@@ -9,8 +9,11 @@ import pytest
 from edlz.services.master.core.tasks.bad_tasks import BadTasks
 from edlz.services.master.core.vocabulary.instructions import Instruction, Journal
 from edlz.services.protocol.messages import Decided, PartitionStatus
-from edlz.services.worker.core.groups.fence import Fence
+from edlz.services.worker.core.groups.fence import Caution, Fence
+from edlz.services.worker.core.groups.inputs import SlotBegins
+from edlz.services.worker.core.groups.instructions import Proceed, Tell
 from tests.schedules import with_callbacks
+from tests.simulation import job as simulated
 from tests.simulation.job import Fault, Schedule, SimulatedJob, Violation
 from tests.simulation.schedule import GROUP_MOMENTS
 
@@ -121,6 +124,85 @@ def test_whoever_is_lost_at_a_barrier(moment: str, lost: str) -> None:
 def test_anything_may_happen_at_a_barrier(first: int) -> None:
     for seed in range(first, first + 40):
         SimulatedJob(any_schedule(seed)).run()
+
+
+def poisoned(seed: int) -> tuple[Schedule, int]:
+    """Draw a job with a minibatch that ends whoever computes it; return it, and the task."""
+    rng = random.Random(f"poison {seed}")
+    task = rng.choice([task for task, length in enumerate(LENGTHS) if length])
+    about = {
+        "slots": rng.choice((2, 4, 6)),
+        "poison": ((task, rng.randrange(LENGTHS[task])),),
+        "skips": rng.random() < 0.7,
+        "stops_behind": -1,
+        "nonfinite": (),
+        "stops_on_nan": False,
+        "max_step": 0,
+        "home": "machine",
+    }
+    return dataclasses.replace(any_schedule(seed), **about), task  # type: ignore[arg-type]
+
+
+def run_poisoned(seed: int) -> bool:
+    """Run such a job; return whether its task was left out, and no other one, or has failed the job."""
+    schedule, task = poisoned(seed)
+    try:
+        job = SimulatedJob(schedule).run()
+    except Violation:
+        return False
+    failure = job.process("m").core.verdict.failure if not schedule.skips else None  # type: ignore[union-attr]
+    return list(dict(job.journal["ends"])) == [task] if failure is None else failure.task == task
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_a_record_that_ends_whoever_computes_it_ends_its_task_and_no_other(seed: int) -> None:
+    assert run_poisoned(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(16, 416, 40))
+def test_such_a_record_is_found_whatever_else_befalls_the_job(first: int) -> None:
+    assert [seed for seed in range(first, first + 40) if not run_poisoned(seed)] == []
+
+
+@pytest.mark.parametrize(("how", "is_slow"), [("_TAKEN", False), ("_KILLED", True)])
+def test_only_a_loss_that_nobody_explains_makes_members_careful(
+    how: str, is_slow: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And these for a step or two."""
+    for name in ("_TAKEN", "_KILLED"):
+        monkeypatch.setattr(simulated, name, getattr(simulated, how))
+    named: list[SlotBegins] = []
+    on_slot = Caution.on_slot
+
+    def seen(self: Caution, slot: SlotBegins) -> list[Instruction]:
+        named.append(slot)
+        return on_slot(self, slot)  # type: ignore[return-value]
+
+    monkeypatch.setattr(Caution, "on_slot", seen)
+    loss = Fault(0.1, "kill", "w0", during="member computing")
+    SimulatedJob(schedule(1, workers=3, slots=3, has_callbacks=False, decides=False, faults=(loss,))).run()
+    assert bool(named) is is_slow
+    assert len(named) <= 9
+
+
+def waits_for_no_word(self: Caution, slot: SlotBegins) -> list[Instruction]:
+    self.minibatch = (slot.task, slot.index) if self._is_due else None
+    return [Tell(), Proceed(slot.attempt, slot.task)]  # type: ignore[list-item]
+
+
+BROKEN = {
+    "a word is heard before its slot is computed": (Caution, "on_slot", waits_for_no_word),
+    "a task ends where all members stand": (Fence, "closes", lambda *_: False),
+}
+
+
+@pytest.mark.parametrize("rule", BROKEN)
+def test_without_the_rule_such_a_record_is_not_found(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as without:
+        without.setattr(*BROKEN[rule])
+        lost = next((seed for seed in range(16) if not run_poisoned(seed)), None)
+    assert lost is not None, "it is found without the rule, too"
 
 
 def test_who_does_not_wait_at_its_barrier_trains_to_other_bits(monkeypatch: pytest.MonkeyPatch) -> None:

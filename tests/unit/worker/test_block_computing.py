@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +14,8 @@ from edlz.services.protocol.plan import TaskRange
 from edlz.services.worker.block_computing import _told
 from edlz.services.worker.computing import Computing
 from edlz.services.worker.core.computation import Computed
-from edlz.services.worker.core.groups.inputs import BlockComputed, SlotComputed
-from edlz.services.worker.core.groups.instructions import Compute, Slot
+from edlz.services.worker.core.groups.inputs import BlockComputed, SlotBegins, SlotComputed
+from edlz.services.worker.core.groups.instructions import Compute, Proceed, Slot
 from edlz.services.worker.core.inputs import Evaluated, Input, ModelBuilt
 from edlz.services.worker.core.instructions import Build, Evaluate
 from tests import builders
@@ -114,3 +115,65 @@ def test_what_is_evaluated_between_the_slots_of_a_block_changes_none_of_both() -
             await computing.close()
 
     asyncio.run(asyncio.wait_for(main(), 10))
+
+
+class HoldingEngine(NumpyEngine):
+    """Says which tasks it had in hand whenever it computed."""
+
+    def __init__(self, *about: Any) -> None:
+        super().__init__(*about)
+        self.held: set[int] = set()
+        self.seen: list[tuple[int, set[int]]] = []
+        self.dropped: list[int] = []
+
+    def begin(self, task: int, *_: object, **__: object) -> None:
+        self.held.add(task)
+
+    def compute(self, task: int, index: int, rows: Sequence[np.ndarray] = ()) -> Computed:
+        self.seen.append((task, set(self.held)))
+        return super().compute(task, index, rows)
+
+    def drop(self, task: int) -> None:
+        self.held.discard(task)
+        self.dropped.append(task)
+
+
+def test_a_slow_block_reads_a_task_when_its_slot_may_be_computed_and_no_other() -> None:
+    """Else another one might end the worker, that nobody has heard of."""
+    engines: list[HoldingEngine] = []
+
+    def make(*about: Any) -> HoldingEngine:
+        engines.append(HoldingEngine(*about))
+        return engines[-1]
+
+    async def main() -> None:
+        told: asyncio.Queue[Any] = asyncio.Queue()
+        config = builders.settings(distribution_strategy="AllreduceStrategy")
+        job = builders.job(builders.plan(8, slots=2), config=config.to_record())
+        computing = Computing(config, make, Stop(), told.put_nowait, told.put_nowait)
+        try:
+            computing.build(Build(job))
+            built = await told.get()
+            slots = Slot(0, 0, 0), Slot(1, 1, 0)
+            block = computing.block_computing(told.put_nowait)
+            block.compute(Compute(1, 0, slots, range(2), 2), built.base)
+            for kind in (SlotComputed, SlotComputed, BlockComputed):
+                assert isinstance(await told.get(), kind)
+            block.compute(Compute(2, 0, slots, range(2), 2, is_slow=True), built.base)
+            for slot in slots:
+                assert await told.get() == SlotBegins(2, slot.task, 0)
+                block.proceed(Proceed(1, slot.task))
+                block.proceed(Proceed(2, 1 - slot.task))
+                block.proceed(Proceed(2, slot.task))
+                block.proceed(Proceed(2, slot.task))
+                assert isinstance(await told.get(), SlotComputed)
+            assert isinstance(await told.get(), BlockComputed)
+            block.compute(Compute(3, 0, (Slot(1, 1, 0, 1),), range(1, 2), 2), built.base)
+            assert isinstance(await told.get(), SlotComputed)
+            assert isinstance(await told.get(), BlockComputed)
+        finally:
+            await computing.close()
+
+    asyncio.run(asyncio.wait_for(main(), 10))
+    assert engines[0].seen == [(0, {0, 1}), (1, {0, 1}), (0, {0}), (1, {1}), (1, {1})]
+    assert engines[0].dropped[-1] == 1, "it has an end now"

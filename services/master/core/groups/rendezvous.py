@@ -13,6 +13,7 @@ from enum import Enum
 
 from edlz.services.master.core.groups.bad_minibatches import BadMinibatches
 from edlz.services.master.core.groups.damage import damage_text
+from edlz.services.master.core.groups.deaths import Deaths
 from edlz.services.master.core.groups.events import (
     Complete,
     Durable,
@@ -101,6 +102,8 @@ class Rendezvous:
         What is told of one that is wanted out of turn; see `GroupOrders`.
     decided : Decided or None
         What is told of barriers, and where the job ends.
+    deaths : Deaths
+        What is told of those that nobody explains.
     keeps_states : bool
         Whether what members write to go on from is found again: then the job ends when its last state is whole there.
     """
@@ -116,13 +119,14 @@ class Rendezvous:
         self._plan, self._term = plan, term
         self._held = HeldStates()
         self._states = WrittenStates(durable)
-        self._began_s = now
+        self._began_s = self._opened_s = now
         self.stage = Stage.SETTLING
         self.generation: Identity = NO_IDENTITY
         self.ends: dict[int, int] = {}
         self.checkpoint = 0
         self.decided: Decided | None = None
         self.keeps_states = True
+        self.deaths = Deaths()
         self._count = 0  # of generations
         self._statuses: dict[Identity, MemberStatus] = {}  # of this term, by worker's life
         self._members: dict[Identity, Member] = {}
@@ -143,7 +147,6 @@ class Rendezvous:
         self._load: tuple[Identity, SnapshotName] | None = None  # who reads a durable state
         self._unreadable: set[tuple[Identity, SnapshotName]] = set()
         self._is_join = False
-        self._opened_s = now
         self._bad = BadMinibatches()
 
     # -- inputs
@@ -242,6 +245,11 @@ class Rendezvous:
         return tuple(self._statuses[who] for who in self._group if who in self._statuses)
 
     @property
+    def begun_at(self) -> int:
+        """The version that the newest group has begun with."""
+        return self._source[1]
+
+    @property
     def newest(self) -> Identity:
         """The greatest generation that any master of the job has named."""
         return self._term, self._count
@@ -270,6 +278,9 @@ class Rendezvous:
             checkpoint=self.checkpoint if is_formed else 0,
             checkpointed=self._source[1] if self._states.is_checkpointed(self._source) else 0,
             decided=self.decided,
+            caution=self.deaths.caution,
+            closing=self.deaths.closing,
+            computing=self._statuses[who].computing if who in self._statuses else None,
         )
 
     def _told_ends(self) -> Ends:
@@ -326,6 +337,7 @@ class Rendezvous:
         self._count += 1
         self.generation, self._is_join, self._opened_s = (self._term, self._count), is_join, now
         self._candidates, self._group, self._load = live, (), None
+        self.deaths.on_generation()
         return [Tell(why)] if why else []
 
     def _form(self, live: tuple[Identity, ...], now: float) -> list[Instruction]:
@@ -395,6 +407,8 @@ class Rendezvous:
             return self._open(live, now, is_join=True)
         if any(statuses[who].phase == "staged" for who in self._damaged(self._group)):
             return self._open(live, now)  # it takes the others' state over
+        if self.deaths.is_generation_due:
+            return self._open(live, now)
         failures = self._on_failures(statuses, live, now)
         if failures is not None:
             return failures

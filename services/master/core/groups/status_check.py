@@ -35,6 +35,8 @@ def check_status(status: MemberStatus, plan: Plan, newest: Identity) -> None:
     failed = status.failed
     if failed is not None and not (0 <= failed.task < plan.task_count and failed.index >= 0):
         raise RemoteProtocolError(f"a member has failed at minibatch ({failed.task}, {failed.index})")
+    if status.computing is not None and not 0 <= status.computing[0] < plan.task_count:
+        raise RemoteProtocolError(f"a member computes minibatch {status.computing}")
     for part in status.written:
         if not 0 <= part.rank < part.count:
             raise RemoteProtocolError(f"a member has written part {part.rank} of {part.count}")

@@ -118,6 +118,7 @@ class WorkerEntry:
     is_starting: bool = False
     evaluating: tuple[tuple[int, int], ...] = ()  # (round, task)
     exporting: str = ""  # the digest of a model
+    computing: tuple[int, int] | None = None  # the minibatch that a careful member has in work
     steps_before: dict[int, int] = field(default_factory=dict)  # by task in hand: its steps when it took it
 
     @classmethod
@@ -139,6 +140,7 @@ class WorkerEntry:
             is_starting=status.is_starting,
             evaluating=_with_lease(status.evaluating, answer.evaluation),
             exporting=answer.export.digest if answer.export else status.exporting,
+            computing=None if status.member is None else status.member.computing,
             steps_before={task: steps_before.get(task, status.steps) for task in holding},
         )
 

@@ -31,6 +31,7 @@ __all__ = [
     "MemberOrdered",
     "PartWritten",
     "Request",
+    "SlotBegins",
     "SlotComputed",
     "SlotFailed",
     "Tick",
@@ -54,6 +55,15 @@ class MemberOrdered:
     """The master's answer to a status."""
 
     orders: GroupOrders
+
+
+@dataclass(frozen=True)
+class SlotBegins:
+    """A slot of a block comes next that `is_slow`: it waits until that is heard (`Proceed`)."""
+
+    attempt: int
+    task: int
+    index: int
 
 
 @dataclass(frozen=True)
@@ -154,6 +164,7 @@ Input = (
     Tick
     | Built
     | MemberOrdered
+    | SlotBegins
     | SlotComputed
     | SlotFailed
     | BlockComputed

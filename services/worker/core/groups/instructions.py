@@ -18,6 +18,7 @@ __all__ = [
     "DigestState",
     "Instruction",
     "Load",
+    "Proceed",
     "Reply",
     "Slot",
     "StageOwn",
@@ -46,7 +47,8 @@ class Compute:
     """Compute these slots on the replica as it is, in this order: a `SlotComputed` for each, then a `BlockComputed`.
 
     `block`, `count`: the slots that it is about, of how many; what is computed of them is added up (`NodeSums`).
-    `learning_rate`: what callbacks have set; None if the model's own holds.
+    `learning_rate`: what callbacks have set; None if the model's own holds.  `is_slow`: say before each that it comes next
+    (`SlotBegins`), and wait for a word (`Proceed`).
     """
 
     attempt: int
@@ -55,6 +57,15 @@ class Compute:
     block: range
     count: int
     learning_rate: float | None = None
+    is_slow: bool = False
+
+
+@dataclass(frozen=True)
+class Proceed:
+    """Compute the slot of this task, which comes next; perhaps it is computed already."""
+
+    attempt: int
+    task: int
 
 
 @dataclass(frozen=True)
@@ -139,6 +150,7 @@ class WritePart:
 Instruction = (
     Tell
     | Compute
+    | Proceed
     | Advance
     | Abandon
     | AskMember

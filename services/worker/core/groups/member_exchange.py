@@ -6,15 +6,17 @@ until they answer; of whom something is long due, the master is told.  Nothing h
 the `Replica`'s.
 """
 
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Mapping
 from typing import Required, TypedDict
 
+from edlz.services.parameters.store import Store
 from edlz.services.protocol.messages import NO_IDENTITY, Identity, Member, Reduce, Reduced
+from edlz.services.protocol.plan import Plan
 from edlz.services.worker.core.groups.correspondence import Correspondence
-from edlz.services.worker.core.groups.instructions import AskMember, Reply
+from edlz.services.worker.core.groups.instructions import AskMember, Reply, Slot
 from edlz.services.worker.core.groups.message_check import check_mean, check_part
 from edlz.services.worker.core.groups.reduction import Reduction, asked_again
-from edlz.services.worker.core.groups.step import Chunks, Step
+from edlz.services.worker.core.groups.step import Chunks, Step, next_step
 from edlz.services.worker.core.groups.transfer import Asked, Transfer
 
 __all__ = ["MemberExchange"]
@@ -108,6 +110,16 @@ class MemberExchange:
         self.letters.note_heard(who, now)
 
     # -- a step
+
+    def begin_step(
+        self, plan: Plan, store: Store, ends: Mapping[int, int], task_count: int, *, is_first: bool
+    ) -> tuple[Step, tuple[Slot, ...]]:
+        """Begin the step that follows a state; see `next_step`.  Before the first one of a group its holders compare theirs."""
+        step, slots = next_step(plan, store, self.rank, self.chunks, ends, task_count)
+        if is_first:
+            step.voters = self.holders
+        self.step = step
+        return step, slots
 
     @property
     def in_work(self) -> Step:

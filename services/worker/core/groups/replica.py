@@ -38,7 +38,7 @@ from edlz.services.protocol.messages import (
 )
 from edlz.services.protocol.plan import Plan
 from edlz.services.storage.state import State
-from edlz.services.worker.core.groups.fence import Fence
+from edlz.services.worker.core.groups.fence import Caution, Fence
 from edlz.services.worker.core.groups.handover import Handover
 from edlz.services.worker.core.groups.inputs import (
     Advanced,
@@ -52,6 +52,7 @@ from edlz.services.worker.core.groups.inputs import (
     MemberOrdered,
     PartWritten,
     Request,
+    SlotBegins,
     SlotComputed,
     SlotFailed,
     Tick,
@@ -74,7 +75,7 @@ from edlz.services.worker.core.groups.milestones import Milestones
 from edlz.services.worker.core.groups.reduction import OWN
 from edlz.services.worker.core.groups.replica_phases import IN_STEP, OF_MEMBERS, STEPS, Phase
 from edlz.services.worker.core.groups.state_transfer import part_of
-from edlz.services.worker.core.groups.step import Step, next_step
+from edlz.services.worker.core.groups.step import Step
 from edlz.services.worker.core.groups.told_state import told_of
 from edlz.services.worker.core.groups.written_parts import WrittenParts
 
@@ -118,6 +119,7 @@ class Replica:
         self._source: SnapshotName = BASE  # what its group has begun with
         self._exchange = MemberExchange(me, plan.slots, bucket)  # with the others of this generation
         self._fence = Fence(plan.task_count)
+        self._caution = Caution()  # where others have ended
         self._ends: dict[int, int] = {}
         self._pending: Identity | None = None  # a join that is promised behind the commit
         self._failed: SlotFailure | None = None
@@ -142,6 +144,7 @@ class Replica:
             unreadable=self._unreadable,
             source=self._source,
             differs_from=self._differs_from,
+            computing=self._caution.minibatch if self.phase is Phase.COMPUTING else None,
             **self._exchange.told(self._handover.transfer, now, is_member=self.is_member),
             **told_of(self.store, self.plan),
         )
@@ -180,6 +183,8 @@ class Replica:
                 self._milestones.begin(now)
                 self._enter(Phase.WAITING)
                 return [Tell()]
+            case SlotBegins():
+                return self._caution.on_slot(event) if event.attempt == self._attempt else []
             case SlotComputed():
                 if event.attempt == self._attempt:
                     self._exchange.in_work.note(event)
@@ -213,7 +218,8 @@ class Replica:
         self.term = orders.term
         self._ends.update(orders.ends)
         self._milestones.hear(orders)
-        self._fence.hear(orders.decided)
+        self._fence.hear(orders.decided, orders.closing)
+        out += self._caution.hear(orders)
         if orders.generation < self.generation or self.store is None:
             return out
         if orders.generation > self.generation:
@@ -248,6 +254,7 @@ class Replica:
         self._handover.end()
         self._milestones.begin_generation()
         self._attempt += 1
+        self._caution.end()
         return [Abandon(), *self._exchange.begin(generation), Tell()]
 
     def _join(self, orders: GroupOrders, now: float) -> list[Instruction]:
@@ -319,11 +326,6 @@ class Replica:
         self._enter(Phase.SEALED)
         return [Tell()]
 
-    @property
-    def _first_open(self) -> int:
-        """The first task that is not finished."""
-        return self._whole.ledger.finished.first_missing()
-
     def _begin_step(self) -> list[Instruction]:
         waits_in = self._waits_in
         is_checked_last = waits_in is Phase.SEALING and len(self._exchange.members) > 1
@@ -339,24 +341,25 @@ class Replica:
     @property
     def _waits_in(self) -> Phase | None:
         """Where this state keeps a member from the next step; None: it may take one."""
-        if self._first_open >= self._fence.task_count:
+        finished = self._whole.ledger.finished
+        first = finished.first_missing()
+        if first >= self._fence.task_count:
             return Phase.SEALING
-        if self._fence.bars(self._first_open):
+        if self._fence.bars(first) or self._fence.closes(self.plan.round_tasks(first), finished):
             return Phase.BARRED
         return Phase.HELD if self._milestones.bars(self.name) else None
 
     def _compute(self) -> list[Instruction]:
         """Compute this member's block of the step that is next."""
-        ours, fence = self._exchange, self._fence
-        about = (ours.rank, ours.chunks, self._ends, fence.task_count)
-        ours.step, slots = next_step(self.plan, self._whole, *about)
-        if self.name == self._source:
-            ours.step.voters = ours.holders
+        fence, is_first = self._fence, self.name == self._source
+        about = (self._ends, fence.task_count)
+        step, slots = self._exchange.begin_step(self.plan, self._whole, *about, is_first=is_first)
         self._failed = None
         self._attempt += 1
         self._enter(Phase.COMPUTING)
-        rate = fence.learning_rate(self._first_open)
-        return [Compute(self._attempt, ours.step.version, slots, ours.step.block, ours.step.slots, rate)]
+        rate = fence.learning_rate(self._whole.ledger.finished.first_missing())
+        is_slow = self._caution.begin(step.version)
+        return [Compute(self._attempt, step.version, slots, step.block, step.slots, rate, is_slow)]
 
     def _on_failed(self, event: SlotFailed) -> list[Instruction]:
         if event.attempt != self._attempt:
@@ -387,7 +390,8 @@ class Replica:
         self._enter(Phase.STAGED)
         asked, own = self._exchange.send(*self._milestones.named(self._whole.version, now), now)
         first, *others = own
-        return [*asked, *self._stage(OWN, first), *(StageOwn(part) for part in others)]
+        told = self._caution.finish()
+        return [*told, *asked, *self._stage(OWN, first), *(StageOwn(part) for part in others)]
 
     def _stage(self, to: Hashable, part: Reduce) -> list[Instruction]:
         version = self._whole.version if self.is_member else None
