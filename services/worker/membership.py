@@ -50,9 +50,7 @@ __all__ = ["Membership"]
 
 Result = TypeVar("Result")
 
-LONG_ELEMENTS = (
-    1 << 18
-)  # of a vector: what is done with more of them holds the loop for more than about a millisecond
+LONG_ELEMENTS = 1 << 18  # of a vector: what takes all of them holds the loop for about a millisecond
 AGAIN_S = 5.0  # the state that the job ends with is tried again so often
 FULL_S = 300.0  # a disk that stays full ends the job
 
