@@ -17,12 +17,32 @@ from edlz.services.protocol.messages import Decided, GroupOrders, Member, Push
 from edlz.services.protocol.plan import Plan
 from edlz.services.worker.block_computing import BlockComputing, BlockWatch
 from edlz.services.worker.core.computation import Built
-from edlz.services.worker.core.groups.inputs import Answered, Input, MemberOrdered, Request, SlotFailed
+from edlz.services.worker.core.groups.inputs import (
+    Advanced,
+    Answered,
+    Digested,
+    Input,
+    MemberOrdered,
+    Request,
+    SlotFailed,
+)
 from edlz.services.worker.core.groups.inputs import Built as Begun
-from edlz.services.worker.core.groups.instructions import AskMember, Compute, Reply
+from edlz.services.worker.core.groups.instructions import (
+    Abandon,
+    Advance,
+    AskMember,
+    Compute,
+    DigestState,
+    Reply,
+    StageOwn,
+    Tell,
+    WritePart,
+)
 from edlz.services.worker.core.groups.milestones import Milestones
+from edlz.services.worker.core.groups.reduction import OWN
 from edlz.services.worker.core.groups.replica import Replica
 from edlz.services.worker.core.groups.replica_phases import Phase
+from edlz.services.worker.core.groups.state_transfer import state_digest
 from edlz.services.worker.engine.keras_engine import KerasEngine
 from edlz.services.worker.engine.model.vectors import shared_array
 from edlz.services.worker.keras_thread import KerasThread
@@ -118,6 +138,17 @@ class LiveMember:
                 case Compute():
                     assert self.core.store is not None
                     self.computing.compute(instruction, self.core.store)
+                case StageOwn(part):
+                    self.group.loop.call_soon(self.feed, Request(OWN, part))
+                case Advance(values):
+                    values.run()
+                    self.group.loop.call_soon(self.feed, Advanced())
+                case DigestState(key, state):
+                    self.group.loop.call_soon(self.feed, Digested(key, state_digest(state)))
+                case Tell() | Abandon() | WritePart():
+                    pass
+                case _:
+                    self.group.fail(AssertionError(instruction))
         if all(member.core.phase is Phase.SEALING for member in self.group.members):
             self.group.is_done.set()
 
@@ -158,10 +189,12 @@ class Group:
         )
         for member in self.members:
             member.feed(MemberOrdered(orders))
-        async with asyncio.timeout(60):
-            await self.is_done.wait()
-        for thread in self.threads:
-            thread.close()
+        try:
+            async with asyncio.timeout(60):
+                await self.is_done.wait()
+        finally:
+            for thread in self.threads:
+                thread.close()
         if self.error is not None:
             raise self.error
         return [member.core.store for member in self.members]
