@@ -5,18 +5,17 @@ from dataclasses import replace
 
 import msgspec
 
-from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.errors import ConfigError, DataError
 from edlz.services.inputs.data import RecordSource
 from edlz.services.inputs.example_values import ExampleError, example_values
 from edlz.services.inputs.listing import Listed, list_data
+from edlz.services.inputs.reading.columns import no_such_column
 from edlz.services.protocol.plan import Column, TaskRange
 
 __all__ = ["chosen_columns", "list_analyzed"]
 
 _FLAG = "--columns"
 _LOOKED_AT = 1000  # records whose features are known before a job begins
-_MOST_SHOWN = 10
 _EXAMPLES = (
     "what can be analyzed: files with columns (CSV, Parquet), and records that are a tf.train.Example each"
 )
@@ -79,8 +78,4 @@ def _check_examples(listed: Listed, wanted: Sequence[str]) -> None:
 def _refuse_unknown(wanted: Sequence[str], names: Sequence[str]) -> None:
     for name in wanted:
         if name not in names:
-            shown = ", ".join(names[:_MOST_SHOWN]) + (", …" if len(names) > _MOST_SHOWN else "")
-            raise ConfigError(
-                f'{_FLAG}: there is no column "{name}"',
-                did_you_mean(nearest(name, names)) or f"it has {shown}",
-            )
+            raise ConfigError(*no_such_column(_FLAG, name, names))

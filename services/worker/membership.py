@@ -213,10 +213,8 @@ class Membership:
             return None
 
     def write(self, order: WritePart) -> None:
-        wish, about = (
-            object(),
-            (order.is_checkpoint, order.is_last),
-        )  # not the order: it has the state that is copied
+        # What is kept is not the order: it has the state that is copied.
+        wish, about = object(), (order.is_checkpoint, order.is_last)
         if order.is_last:
             self._last = wish
         copy = self._copy

@@ -10,7 +10,7 @@ from edlz.services.errors import DataError
 from edlz.services.inputs.reading.params import FLAG, Params
 from edlz.services.protocol.plan import Column
 
-__all__ = ["MOST_SHOWN", "default_for", "defaults_of", "refuse_missing"]
+__all__ = ["MOST_SHOWN", "default_for", "defaults_of", "no_such_column", "refuse_missing"]
 
 MOST_SHOWN = 10  # names in one line
 _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
@@ -43,11 +43,14 @@ def refuse_missing(where: str, names: Sequence[str], wanted: Iterable[str]) -> N
     """Raise DataError if a column is wanted that is not there; it names near ones, or those that are."""
     for column in wanted:
         if column not in names:
-            shown = ", ".join(names[:MOST_SHOWN]) + (", …" if len(names) > MOST_SHOWN else "")
-            raise DataError(
-                f'{where}: there is no column "{column}"',
-                did_you_mean(nearest(column, names)) or f"it has {shown}",
-            )
+            raise DataError(*no_such_column(where, column, names))
+
+
+def no_such_column(where: str, column: str, names: Sequence[str]) -> tuple[str, str]:
+    """Return message and help of a column that is not among those that there are."""
+    shown = ", ".join(names[:MOST_SHOWN]) + (", …" if len(names) > MOST_SHOWN else "")
+    help_text = did_you_mean(nearest(column, names)) or f"it has {shown}"
+    return f'{where}: there is no column "{column}"', help_text
 
 
 def default_for(column: Column) -> str:

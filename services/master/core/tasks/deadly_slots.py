@@ -10,10 +10,10 @@ some steps, and for more of them each time.  A minibatch that is done is forgive
 
 from collections.abc import Mapping
 
-from edlz.services.master.core.tasks.task_failures import MAX_ATTEMPTS, Attempts
+from edlz.services.master.core.tasks.task_failures import MAX_ATTEMPTS, Attempts, failed_by_death
 from edlz.services.master.core.vocabulary.records import WorkerEntry
 from edlz.services.protocol.ledger import TaskSet
-from edlz.services.protocol.messages import UNKNOWN_INDEX, FailedTask
+from edlz.services.protocol.messages import FailedTask
 
 __all__ = ["STEPS", "DeadlySlots"]
 
@@ -57,15 +57,7 @@ class DeadlySlots:
             self._steps = min(2 * self._steps, _MOST)
             return None, None
         task, _ = last.computing
-        failed = FailedTask(
-            kind="training",
-            task=task,
-            index=UNKNOWN_INDEX,
-            error=f"its worker ended: {reason}",
-            where="",
-            traceback="",
-            attempt=self._count,
-        )
+        failed = failed_by_death("training", task, reason, self._count)
         attempts = self._attempts.setdefault(last.computing, [])
         attempts.append((worker, failed))
         if len(attempts) < MAX_ATTEMPTS or task in self.given_up:

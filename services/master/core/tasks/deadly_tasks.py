@@ -14,10 +14,10 @@ Tasks of evaluation rounds are suspects in the same way; one that was reported i
 from typing import Literal
 
 from edlz.services.master.core.tasks.evaluation_rounds import EvaluationRounds
-from edlz.services.master.core.tasks.task_failures import NO_ROUND, Attempts, Key
+from edlz.services.master.core.tasks.task_failures import NO_ROUND, Attempts, Key, failed_by_death
 from edlz.services.master.core.tasks.task_queue import TaskQueue
 from edlz.services.master.core.vocabulary.records import WorkerEntry
-from edlz.services.protocol.messages import UNKNOWN_INDEX, FailedTask
+from edlz.services.protocol.messages import FailedTask
 
 __all__ = ["DeadlyTasks"]
 
@@ -105,16 +105,7 @@ class DeadlyTasks:
         reason: str,
         round_: int = 0,
     ) -> FailedTask:
-        return FailedTask(
-            kind=kind,
-            task=task,
-            index=UNKNOWN_INDEX,
-            error=f"its worker ended: {reason}",
-            where="",
-            traceback="",
-            round=round_,
-            attempt=self._count,
-        )
+        return failed_by_death(kind, task, reason, self._count, round_)
 
 
 def _gets_on(entry: WorkerEntry, task: int) -> bool:

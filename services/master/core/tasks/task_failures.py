@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass, field
+from typing import Literal
 
 from edlz.services.protocol.job_status import MISTAKE, FailureView
 from edlz.services.protocol.messages import UNKNOWN_INDEX, FailedTask, Failure, Job
@@ -14,6 +15,7 @@ __all__ = [
     "FailedAttempts",
     "Key",
     "death_text",
+    "failed_by_death",
     "failure_of_export",
     "failure_of_exporters",
     "failure_of_loss",
@@ -30,6 +32,22 @@ Attempts = list[tuple[str, FailedTask]]
 
 Key = tuple[int, int]  # of a task, as `FailedTask.key` gives it
 NO_ROUND = -1  # of a training task
+
+
+def failed_by_death(
+    kind: Literal["training", "evaluation"], task: int, reason: str, attempt: int, round_: int = 0
+) -> FailedTask:
+    """Return a failed attempt at a task that a worker had in hand when it ended."""
+    return FailedTask(
+        kind=kind,
+        task=task,
+        index=UNKNOWN_INDEX,
+        error=f"its worker ended: {reason}",
+        where="",
+        traceback="",
+        round=round_,
+        attempt=attempt,
+    )
 
 
 @dataclass
