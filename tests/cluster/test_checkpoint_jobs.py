@@ -22,7 +22,7 @@ FLAGS = (
     "--worker_threads=1",
     "--log_level=DEBUG",
 )
-EPOCHS = 8  # enough of them that the job cannot be over before it is stopped
+EPOCHS = 30  # with 450 tasks of some 10 ms the job cannot be over before it is stopped
 MINIBATCHES = 67  # of an epoch of small_mnist: files of 500, 500 and 200 records, in tasks of 90
 
 
@@ -49,7 +49,7 @@ def test_a_job_is_stopped_in_an_epoch_and_goes_on_under_other_numbers(
     data, epochs = f"--training_data={small_mnist}/train", f"--num_epochs={EPOCHS}"
     process = edlz(tmp_path, "train", "--job_name=job", *FLAGS, data, epochs, "--num_ps_pods=1")
     master = tmp_path / "jobs" / "job" / "logs" / "master.log"
-    wait_for(lambda: master.exists() and "Task:40 completed" in master.read_text(), "task 40 is done")
+    wait_for(lambda: master.exists() and "Task:20 completed" in master.read_text(), "task 20 is done")
     process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 143, output
