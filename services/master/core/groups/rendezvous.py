@@ -172,8 +172,7 @@ class Rendezvous:
             case Durable(name, is_checkpoint):
                 self._states.add(name, is_checkpoint=is_checkpoint)
             case Unsaved(name):
-                if self.has_sealed(name):
-                    self._states.reopen(name)
+                self._states.note_unsaved(name)
             case Evaluated(name):
                 self._held.release(name)
             case Tick():
@@ -481,6 +480,7 @@ class Rendezvous:
                 return []
         name = next(iter(statuses.values())).name
         if self.keeps_states and not self._states.has_state(name):
+            self._states.reopen(name)
             return []
         self._enter(Stage.COMPLETE)
         return [Complete(name, len(statuses))]

@@ -30,6 +30,7 @@ class WrittenStates:
         # Durable parts by rank, of each state and number of members; all of them: a manifest was asked for.
         self._parts: dict[tuple[DurableState, int], dict[int, WrittenPart]] = {}
         self._failures: dict[Identity, int] = {}  # the newest attempt of each member that has failed
+        self._unsaved: set[SnapshotName] = set()  # no checkpoints; their manifests could not be written
         self._bound()
 
     @property
@@ -50,16 +51,25 @@ class WrittenStates:
     def add(self, name: SnapshotName, *, is_checkpoint: bool) -> None:
         """A state is whole."""
         self._durable.add((name, is_checkpoint))
+        if not is_checkpoint:
+            self._unsaved.discard(name)
         self._bound()
 
     def has_state(self, name: SnapshotName) -> bool:
         """Whether a state is whole among those to go on from."""
         return (name, False) in self._durable
 
+    def note_unsaved(self, name: SnapshotName) -> None:
+        """The manifest of a state that is no checkpoint could not be written."""
+        self._unsaved.add(name)
+        self._bound()
+
     def reopen(self, name: SnapshotName) -> None:
-        """A state could not be completed: that is tried again as soon as its members tell of their parts again."""
-        for key in [key for key in self._parts if key[0] == (name, False)]:
-            del self._parts[key]
+        """Have a state that could not be completed tried again, as soon as its members tell of their parts again."""
+        if name in self._unsaved:
+            self._unsaved.discard(name)
+            for key in [key for key in self._parts if key[0] == (name, False)]:
+                del self._parts[key]
 
     def take(self, who: Identity, part: WrittenPart) -> list[WriteManifest | PartFailed]:
         """A member tells of a part of a state that counts; with the last one the state is whole."""
@@ -88,3 +98,4 @@ class WrittenStates:
         for key in list(self._parts)[:-KNOWN]:
             del self._parts[key]
         self._durable = set(sorted(self._durable)[-KNOWN:])
+        self._unsaved = set(sorted(self._unsaved)[-KNOWN:])
