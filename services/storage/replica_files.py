@@ -6,6 +6,7 @@ that it ends with.  A state is named by the generation of its last step, and its
 """
 
 import logging
+import os
 from pathlib import Path
 
 import msgspec
@@ -64,7 +65,7 @@ class ReplicaFiles:
     @property
     def are_marked(self) -> bool:
         """Whether the master's mark is to be seen here: a member may have made such a folder of its own."""
-        return (self._replicas / MARK).exists()
+        return os.path.exists(self._replicas / MARK)  # Path.exists raises where rights are missing
 
     def write(self, state: State, tag: str, *, is_checkpoint: bool) -> PartInfo | None:
         """Make a member's part durable; None if another version has its place.
@@ -88,10 +89,9 @@ class ReplicaFiles:
         generation, version = name
         for place in (self._replicas, self._checkpoints):
             folder = version_folder(place, version)
-            if not folder.is_dir():  # it lies in the other place
-                continue
             try:
-                if self._name_of(read_manifest(folder)) == name:
+                # Else it lies in the other place.
+                if folder.is_dir() and self._name_of(read_manifest(folder)) == name:
                     return msgspec.structs.replace(read_partition(folder, 0, 1), era=generation)
             except (DataError, OSError) as error:
                 logger.warning("%s cannot be read: %s", folder, error)

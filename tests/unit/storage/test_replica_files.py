@@ -12,6 +12,7 @@ from edlz.services.storage.checkpoint_writing import Finished, write_manifest
 from edlz.services.storage.replica_files import ReplicaFiles
 from edlz.services.storage.state import State
 from tests import builders
+from tests.rights import without_rights
 from tests.states import make_cut, merged
 
 ERA = (3, 4)
@@ -71,6 +72,16 @@ def test_a_member_knows_the_masters_folder_by_its_mark(tmp_path: Path) -> None:
         files.mark()
     assert files.are_marked
     assert files.names() == {((ERA, 7), False)}
+
+
+def test_a_member_that_may_not_look_into_the_masters_folder_does_not_see_it(tmp_path: Path) -> None:
+    files, _ = written(tmp_path / "closed", is_checkpoint=False)
+    files.mark()
+    with without_rights(tmp_path / "closed"):
+        assert not files.are_marked
+        with pytest.raises(DataError, match="no state of v7"):
+            files.load((ERA, 7))
+    assert files.are_marked
 
 
 def test_a_master_that_cannot_leave_its_mark_says_where(tmp_path: Path) -> None:
