@@ -243,6 +243,7 @@ def test_members_that_do_not_see_the_masters_folder_are_told_of_when_they_begin(
         assert told.count("does not see the master's folder of the job") == 1
         assert told.index("does not see") < told.index("the model is on")
         assert job.finish().digest
+    assert not list(there.rglob("replicas"))
 
 
 @pytest.mark.parametrize(("workers", "skips"), [(1, True), (2, True), (2, False)])

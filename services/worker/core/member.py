@@ -51,7 +51,12 @@ def own_replica(incarnation: Identity) -> PartitionAddress:
 
 
 def replica_of(
-    incarnation: Identity, plan: Plan, settings: JobSettings, callbacks: CallbackNeeds | None = None
+    incarnation: Identity,
+    plan: Plan,
+    settings: JobSettings,
+    callbacks: CallbackNeeds | None = None,
+    *,
+    sees_job_dir: bool = True,
 ) -> Replica:
     """Return the replica of a worker, without a state.
 
@@ -59,10 +64,13 @@ def replica_of(
     ----------
     callbacks : CallbackNeeds, optional
         The model's: if some are called, rounds of evaluation are at their barriers, and no state is held for others.
+    sees_job_dir : bool
+        Whether what it writes there to go on from is found by the master.
     """
     has_rounds = bool(plan.evaluation_ranges) and not (callbacks is not None and callbacks.runs)
+    is_found = sees_job_dir and not settings.private_job_dir
     milestones = Milestones(
-        None if settings.private_job_dir else settings.recovery_snapshot_secs,
+        settings.recovery_snapshot_secs if is_found else None,
         settings.checkpoint_steps,
         settings.evaluation_steps if has_rounds else 0,
     )

@@ -383,7 +383,8 @@ class WorkerCore:
     def _become_member(self, base: Store, requests: Requests, now: float) -> list[Instruction]:
         """The model is built in an all-reduce job: this worker may be a member of its group."""
         assert self.incarnation is not None, "the model is built before the job is told"
-        replica = replica_of(self.incarnation, self.plan, self.settings, self._callbacks)
+        model = (self.plan, self.settings, self._callbacks)
+        replica = replica_of(self.incarnation, *model, sees_job_dir=self._sees_job_dir)
         self._partitions.be_own(own_replica(self.incarnation))
         about = (self.plan, self._partitions, requests, self._status)
         self._training = self._member = MemberTraining(*about, replica)

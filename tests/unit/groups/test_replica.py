@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from edlz.services.configuration.job_settings import JobSettings
 from edlz.services.errors import LocalProtocolError, RemoteProtocolError
 from edlz.services.protocol.groups import BASE, LINK_WAIT_S
 from edlz.services.protocol.messages import (
@@ -57,6 +58,8 @@ from edlz.services.worker.core.groups.replica import Replica
 from edlz.services.worker.core.groups.replica_phases import STEPS, Phase
 from edlz.services.worker.core.groups.state_transfer import state_digest
 from edlz.services.worker.core.groups.step import Chunks, Step
+from edlz.services.worker.core.member import replica_of
+from tests import builders
 from tests.simulation.groups.reference import initial_store
 from tests.simulation.groups.schedule import GroupSchedule
 
@@ -140,8 +143,11 @@ def test_one_member_takes_all_steps_by_itself_and_seals() -> None:
     assert made.phase is Phase.SEALING
 
 
-def test_what_no_other_process_would_see_is_not_written() -> None:
-    made = Replica((1, 1), SCHEDULE.plan, Milestones(None), bucket=32)
+@pytest.mark.parametrize(("is_private", "sees_job_dir"), [(True, True), (False, False)])
+def test_what_no_other_process_would_see_is_not_written(*, is_private: bool, sees_job_dir: bool) -> None:
+    """Nor has a member that does not see the master's folder a place for it: the job would end by that, when all is trained."""
+    settings = JobSettings.of(builders.settings(private_job_dir=is_private).to_record())
+    made = replica_of((1, 1), SCHEDULE.plan, settings, sees_job_dir=sees_job_dir)
     made.feed(Built(initial_store(SCHEDULE)), 0.0)
     made.feed(orders(1), 0.0)
     found = made.feed(orders(1, members=MEMBERS[:1], holders=((1, 1),)), 0.0)

@@ -19,9 +19,9 @@ def unseen_text(member: Member, settings: JobSettings) -> str:
     """Return the warning of a job one of whose members does not see the master's folder."""
     host = host_of(member)
     return (
-        f"worker-{member.worker}{f' at {host}' if host else ''} does not see the master's folder of the job, so what it writes to"
-        f" go on from is not found: if all workers are lost, {_then(settings)}; give the master a --job_dir that all of"
-        " them see under the same path, or --private_job_dir if there is none."
+        f"worker-{member.worker}{f' at {host}' if host else ''} does not see the master's folder of the job, so nothing is kept"
+        f" to go on from: if all workers are lost, {_then(settings)}; give the master a --job_dir that all of them see under the"
+        " same path, or --private_job_dir if there is none."
     )
 
 

@@ -18,8 +18,8 @@ class Milestones:
     Parameters
     ----------
     snapshot_s : float or None
-        Seconds between recovery snapshots; None if no two processes see the same folder, so that nothing is kept to go on
-        from, not even what the job ends with.
+        Seconds between recovery snapshots; None if nobody else sees the folder that they lie in, so that nothing is kept to
+        go on from, not even what the job ends with.
     checkpoint_steps : int
         Model versions between checkpoints; 0 for none.
     evaluation_steps : int
@@ -100,7 +100,8 @@ class Milestones:
     def on_step(self, step: Step, now: float) -> tuple[bool, bool]:
         """A step is taken; return whether its state is written, and whether as a checkpoint."""
         version = step.version + 1
-        is_snapshot, is_wanted = version == step.snapshot_at, version == step.checkpoint_at
+        is_snapshot = self.keeps_states and version == step.snapshot_at
+        is_wanted = version == step.checkpoint_at
         if is_snapshot:
             self._put_off(now)
         if is_wanted:
