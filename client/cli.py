@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Any
 
 from edlz.client.help.pages import COMMANDS, asked_help, unknown_command
+from edlz.client.interruption import Interrupted, ended_by_signals
 from edlz.client.screen.terminal import LeftTheView
 from edlz.services.configuration.flags import READERS
 from edlz.services.configuration.job_config import edlz_home
@@ -77,7 +78,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _answer(arguments: list[str]) -> int:
     """Run a command; print what went wrong, but a loss of the output, and return the exit code."""
     try:
-        return _run(arguments)
+        with ended_by_signals():
+            return _run(arguments)
     except OutputGone as e:
         return e.status
     except EdlzError as e:
@@ -87,6 +89,9 @@ def _answer(arguments: list[str]) -> int:
         return e.exit_code
     except (KeyboardInterrupt, LeftTheView):
         return INTERRUPTED
+    except Interrupted as e:
+        print(e, file=sys.stderr)
+        return e.exit_code
     except Exception as e:
         problem = _of_a_path(e) if isinstance(e, OSError) and e.filename else None
         if problem is None:

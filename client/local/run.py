@@ -8,12 +8,8 @@ import dataclasses
 import logging
 import os
 import secrets
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from edlz.client.job_files.job_index import JOURNAL
@@ -84,7 +80,7 @@ def run_local(config: JobConfig, *, is_resumed: bool = False) -> int:
     )
     config = _with_absolute_paths(config)
     _check_names(config)
-    with _leaving_orderly(), open_job_directory(config, is_resumed=is_resumed) as folder:
+    with open_job_directory(config, is_resumed=is_resumed) as folder:
         if folder.earlier is not None:
             logger.info("The files of the earlier run are in %s.", folder.earlier)
         config = dataclasses.replace(config, resume=is_resumed, launch_id=secrets.token_hex(8))
@@ -158,20 +154,6 @@ def _slots_of(config: JobConfig, screen: Screen) -> LocalSlots | None:
         label=priority.text,
         say=screen.say,
     )
-
-
-@contextmanager
-def _leaving_orderly() -> Iterator[None]:
-    """Let SIGTERM end this process as an exception does, while no event loop takes it."""
-
-    def leave(number: int, _frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _check_names(config: JobConfig) -> None:

@@ -5,6 +5,7 @@ ten, is not spoken of.  Drawing is a thread's work: who does the work only count
 """
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
+from edlz.client.interruption import Interrupted
 from edlz.client.screen.spans import UNICODE, Glyphs, Line, Span, bar, fit, width_of
 from edlz.client.screen.terminal import display_for, glyphs_for, has_colour
 from edlz.client.screen.wording import count_of, due_again_s, duration, percent, size
@@ -92,8 +94,23 @@ def long_work(
     ------
     Advance
         To be called with what was done since the last call, by any thread.
+
+    Raises
+    ------
+    Interrupted
+        If a signal or Ctrl-C ends it: it says what was done.
     """
-    to = stream or sys.stderr
+    try:
+        with _shown(title, noun, total, stream or sys.stderr) as advance:
+            yield advance
+    except KeyboardInterrupt:
+        raise Interrupted(signal.SIGINT, title) from None
+    except Interrupted as e:
+        raise Interrupted(e.number, e.work or title) from None
+
+
+@contextmanager
+def _shown(title: str, noun: str, total: int, to: TextIO) -> Iterator[Advance]:
     asked = os.environ.get("EDLZ_PROGRESS", "")
     display = display_for(asked if asked in _DISPLAYS else "auto", to, os.environ)
     amount, over = Amount(title, noun, total), threading.Event()
