@@ -310,7 +310,17 @@ class DeclaredFlags:
 
     # ------------------------------------------------------------ this run
     job_name: str = _run(
-        None, "NAME", "a-z, digits and -", readers=_JOB, common=True, default_text="the model's"
+        None,
+        "NAME",
+        "a-z, digits and -",
+        readers=_JOB,
+        common=True,
+        default_text="the model's",
+        default_texts={
+            "evaluate": "MODEL-evaluate",
+            "predict": "MODEL-predict",
+            "analyze": "DATA-analyze",
+        },
     )
     config: str = _run("", "FILE", "settings as YAML: one flag a line", common=True)
     progress: str = _run(

@@ -84,6 +84,8 @@ class Flag:
         The help where a reader means something else by it.
     default_text : str
         What help shows in brackets, where the value itself says too little.
+    default_texts : mapping of Reader to str
+        The same where it is another one for a reader.
     later : mapping of str to str
         Choices that are known but not in this version, with the reason.
     bare : str
@@ -108,6 +110,7 @@ class Flag:
     defaults: Mapping[Reader, Any] = dataclasses.field(default_factory=dict)
     helps: Mapping[Reader, str] = dataclasses.field(default_factory=dict)
     default_text: str = ""
+    default_texts: Mapping[Reader, str] = dataclasses.field(default_factory=dict)
     example: str = ""
     bare: str = ""
     required_by: frozenset[Reader] = frozenset()

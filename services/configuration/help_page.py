@@ -165,7 +165,7 @@ def _one_flag(reader: Reader, about: Flag) -> list[str]:
 
 def _default(reader: Reader, about: Flag) -> str:
     value = about.default_for(reader)
-    text = "" if reader in about.defaults else about.default_text
+    text = about.default_texts.get(reader, "" if reader in about.defaults else about.default_text)
     if about.name == "port":
         text = "2222 + ps_id" if reader == "ps" else str(value)
     if not text and isinstance(value, bool):
@@ -186,7 +186,8 @@ def _is_required(reader: Reader, about: Flag) -> bool:
 def _unknown_topic(reader: Reader, topic: str, shown: Sequence[Flag]) -> Problem:
     if topic in LATER_FLAGS:
         return refusal_of_later(Setting(topic, None))
-    near = nearest(topic, [*(about.name for about in shown), *GROUPS])
+    groups = [name for name in GROUPS if any(about.group == name for about in shown)]
+    near = nearest(topic, [*(about.name for about in shown), *groups])
     return Problem(
         f'no group, flag or word "{topic}" in the flags of {READERS[reader]}',
         did_you_mean([f"--help={name}" for name in near]) or f"{READERS[reader]} --help-all",

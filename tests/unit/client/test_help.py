@@ -56,7 +56,7 @@ Evaluation
   --minibatch_size N       records computed at once                    [64]
 Workers        --num_workers [2]  --num_ps_pods [1]
 Kubernetes     --image_name  --namespace [the context's]  --volume
-This run       --job_name [the model's]  --config  --progress [auto]
+This run       --job_name [MODEL-evaluate]  --config  --progress [auto]
 More: --help=GROUP  model(14)  training(8)  workers(10)  kubernetes(25)
                     images(9)  run(12)
       --help=WORD   flags about a word, e.g. --help=evaluation
@@ -86,6 +86,25 @@ def test_all_pages_fit_80_columns_and_have_no_blanks_at_the_end() -> None:
             for line in help_page(reader, topic).splitlines():
                 assert len(line) <= COLUMNS, (reader, topic, line)
                 assert line == line.rstrip(), (reader, topic, line)
+
+
+@pytest.mark.parametrize(
+    ("reader", "name"),
+    [
+        ("train", "the model's"),
+        ("evaluate", "MODEL-evaluate"),
+        ("predict", "MODEL-predict"),
+        ("analyze", "DATA-analyze"),
+    ],
+)
+def test_a_jobs_own_name_is_said_as_it_is(reader: Reader, name: str) -> None:
+    assert f"--job_name [{name}]" in help_page(reader, "")
+
+
+def test_no_group_is_proposed_that_has_no_flags() -> None:
+    with pytest.raises(InvalidConfigError) as refused:
+        help_page("evaluate", "results")
+    assert [problem.help for problem in refused.value.problems] == ["edlz evaluate --help-all"]
 
 
 def test_the_full_page_has_every_flag_on_one_line() -> None:
