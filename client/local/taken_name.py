@@ -5,7 +5,7 @@ Apart from `beginning`, which imports what runs a job: mistakes in flags are tol
 
 from edlz.client.job_files.job_index import LocalJob, is_job
 from edlz.client.local.job_view import LocalJobView, look_at
-from edlz.client.screen.wording import percent
+from edlz.client.screen.wording import how_far
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.configuration.problems import Problem
 
@@ -25,7 +25,8 @@ def taken_name(config: JobConfig) -> list[Problem]:
     if view.is_live or not _has_come_far(view):
         return []
     state = f"{view.status.state}{f', {view.note}' if view.note else ''}"
-    where = f" at {percent(view.status.ratio)}" if view.has_figures else ""
+    status = view.status
+    where = f" at {how_far(status.share, status.records)}" if view.has_figures else ""
     problem = Problem(
         f'job "{config.job_name}" exists: {state}{where}',
         f"edlz resume {word}; or begin anew: --fresh (its files are moved aside)",

@@ -17,7 +17,7 @@ from edlz.client.python.elsewhere import apart, awaited
 from edlz.client.python.html import html_of
 from edlz.client.python.log_lines import chosen_lines, lines_of
 from edlz.client.python.records import Status, status_of
-from edlz.client.screen.wording import percent
+from edlz.client.screen.wording import how_far
 from edlz.services.errors import EdlzError
 from edlz.services.protocol.job_status import FailureView, JobStatus
 
@@ -200,7 +200,8 @@ class Job:
 
     def __repr__(self) -> str:
         status = self.status()
-        parts = [f"{status.job.state} {percent(status.progress.ratio)}", f"v{status.progress.version}"]
+        done = how_far(status.progress.ratio, status.progress.records)
+        parts = [f"{status.job.state} {done}", f"v{status.progress.version}"]
         if status.loss is not None:
             parts.append(f"loss {status.loss:.4g}")
         if status.job.asked_workers:

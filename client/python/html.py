@@ -3,7 +3,7 @@
 from html import escape
 
 from edlz.client.python.records import Status
-from edlz.client.screen.wording import percent
+from edlz.client.screen.wording import how_far
 
 __all__ = ["html_of"]
 
@@ -15,15 +15,13 @@ def html_of(status: Status) -> str:
     """Return a job's status for a page: every text in it is escaped."""
     job, progress = status.job, status.progress
     colour = _COLOURS.get(job.state, _BUSY)
-    width = f"{100 * min(1.0, max(0.0, progress.ratio)):.1f}%"
+    done = how_far(progress.ratio, progress.records)
     parts = [
         f'<div style="font-family:sans-serif"><b>{escape(job.name)}</b>'
         f' <span style="color:{colour};font-weight:bold">{escape(job.state)}</span>'
-        f" {percent(progress.ratio)} &middot; v{progress.version}",
+        f" {done} &middot; v{progress.version}",
         f" &middot; loss {status.loss:.4g}" if status.loss is not None else "",
-        f'<div role="img" aria-label="{percent(progress.ratio)} done" '
-        f'style="background:#8884;height:6px;max-width:30em;margin:4px 0">'
-        f'<div style="background:{colour};height:6px;width:{width}"></div></div>',
+        "" if progress.ratio is None else _bar(progress.ratio, done, colour),
         f"<p>{escape(job.reason)}</p>" if job.reason else "",
         _metrics(status),
         _page(status),
@@ -31,6 +29,14 @@ def html_of(status: Status) -> str:
         "</div>",
     ]
     return "".join(parts)
+
+
+def _bar(ratio: float, done: str, colour: str) -> str:
+    width = f"{100 * min(1.0, max(0.0, ratio)):.1f}%"
+    return (
+        f'<div role="img" aria-label="{done} done" style="background:#8884;height:6px;max-width:30em;margin:4px 0">'
+        f'<div style="background:{colour};height:6px;width:{width}"></div></div>'
+    )
 
 
 def _metrics(status: Status) -> str:

@@ -42,7 +42,7 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """How far it is; times in seconds."""
 
-    ratio: float
+    ratio: float | None  # None if nobody knows of how much
     epoch: int
     epochs: int
     records: int

@@ -7,7 +7,7 @@ from edlz.client.screen.columns import aligned, cut, shortened
 from edlz.client.screen.job_view import JobView
 from edlz.client.screen.json_objects import API_VERSION, status_object
 from edlz.client.screen.spans import UNICODE, Glyphs, Line, Role, Span
-from edlz.client.screen.wording import age, metric, percent, working
+from edlz.client.screen.wording import age, how_far, metric, working
 
 if TYPE_CHECKING:
     from edlz.services.protocol.messages import Scaled
@@ -105,7 +105,7 @@ def _row(view: JobView, now: float) -> list[str | Span]:
     return [
         Span(view.name, "bold"),
         Span(status.state, STATE_ROLES[status.state]),
-        percent(status.ratio) if view.has_figures else "-",
+        how_far(status.share, status.records) if view.has_figures else "-",
         _workers(view),
         view.where,
         age(now - status.started_at),

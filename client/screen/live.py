@@ -110,15 +110,17 @@ def _progress_line(
         what = ", building the model" if is_building and not status.is_analysis else ""
         return [label, Span(f"{status.state.lower()}: {there} there{what}", "wait")]
     epoch = f"{status.epoch_text} " if status.is_training else ""
-    share = f"{percent(status.ratio):>6}"
-    records = f"  {status.records:,}/{status.records_total:,}"
     end = _end_of_progress(status, is_eta_rough)
+    if status.share is None:
+        return _fitted([label, Span(epoch), Span(f" {count_of(status.records, 'record')}"), end], width)
+    share = f"{percent(status.share):>6}"
+    records = f"  {status.records:,}/{status.records_total:,}"
     tail = [Span(share), Span(records, "dim"), end]
     used = len(label.text) + len(epoch)
     while len(tail) > 1 and used + width_of(tail) + _SHORTEST_BAR > width:
         tail.pop(1)
     length = min(width - used - width_of(tail) - 1, _LONGEST_BAR)
-    return [label, Span(epoch), *bar(status.ratio, max(0, length), glyphs), *tail]
+    return [label, Span(epoch), *bar(status.share, max(0, length), glyphs), *tail]
 
 
 def _end_of_progress(status: JobStatus, is_eta_rough: bool) -> Span:

@@ -16,6 +16,7 @@ from edlz.client.screen.wording import (
     age,
     count_of,
     duration,
+    how_far,
     memory,
     metric,
     nonfinite_losses,
@@ -130,7 +131,7 @@ def _head(job_view: JobView, now: float, width: int | None) -> list[Line]:
     facts = []
     if job_view.has_figures:
         epoch = [status.epoch_text] if status.is_training else []
-        facts = [percent(status.ratio), *epoch, f"v{status.version:,}"]
+        facts = [how_far(status.share, status.records), *epoch, f"v{status.version:,}"]
         if status.evaluations:
             newest = status.evaluations[-1]
             facts += [

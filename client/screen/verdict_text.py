@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edlz.client.screen.spans import UNICODE, Glyphs, Line, Span
-from edlz.client.screen.wording import count_of, duration, metric, nonfinite_losses, percent, size
+from edlz.client.screen.wording import count_of, duration, how_far, metric, nonfinite_losses, percent, size
 from edlz.services.protocol.job_status import MISTAKE, ExportView, FailureView, JobStatus
 
 __all__ = ["Ending", "cause_lines", "exported_text", "failure_block", "stopped_block", "success_block"]
@@ -155,7 +155,8 @@ def _kept(status: JobStatus) -> str:
         )
         return f"v{status.checkpoint:,}{age}"
     age = "" if status.snapshot_age_s is None else f", snapshot of {duration(status.snapshot_age_s)} ago"
-    return f"v{status.snapshot:,} ({percent(status.snapshot_ratio)}){age}"
+    share = "" if status.snapshot_share is None else f" ({percent(status.snapshot_share)})"
+    return f"v{status.snapshot:,}{share}{age}"
 
 
 def _not_finite(status: JobStatus) -> list[str]:
@@ -199,7 +200,7 @@ def stopped_block(status: JobStatus | None, job_name: str, ending: Ending) -> li
         of_all = "" if status.is_endless else f" of {status.epochs}"
         epoch = f"epoch {status.epoch}{of_all}, " if status.is_training else ""
         version = "" if status.is_analysis else f", {epoch}v{status.version:,}"
-        where = f" at {percent(status.ratio)}{version}"
+        where = f" at {how_far(status.share, status.records)}{version}"
         fewer = f" (or with fewer: edlz resume {job_name} --num_workers=1)"
         lines = [[Span("Stopped", "wait"), Span(f"  {job_name}{where}. {_saved(status)}")]]
         has_more = status.target_workers > 1

@@ -13,6 +13,7 @@ __all__ = [
     "count_of",
     "due_again_s",
     "duration",
+    "how_far",
     "joined",
     "memory",
     "metric",
@@ -83,6 +84,11 @@ def nonfinite_losses(status: JobStatus) -> str:
 def percent(ratio: float) -> str:
     """Return a share as `59 %`; 100 % only when nothing is left."""
     return f"{100 if ratio >= 1 else min(99, math.floor(ratio * 100 + 1e-9))} %"
+
+
+def how_far(share: float | None, records: int) -> str:
+    """Return how much of a job is done: `59 %`, or `70,800 records` where nobody knows of how many."""
+    return count_of(records, "record") if share is None else percent(share)
 
 
 def memory(size_bytes: int) -> str:
@@ -156,7 +162,8 @@ _OFTEN_S, _SELDOM_S, _FIRST_MINUTE_S = 10.0, 60.0, 60.0
 def progress_line(status: JobStatus, asked_workers: int) -> str:
     """Return `progress=0.59 epoch=2/2 version=354 loss=0.083 … eta_s=12`; what is not known is left out."""
     fields: dict[str, object] = {
-        "progress": f"{int(status.ratio * 100) / 100:.2f}",
+        "progress": None if status.share is None else f"{int(status.share * 100) / 100:.2f}",
+        "records": status.records if status.share is None else None,
         "epoch": status.epoch_text.removeprefix("epoch ") or None,
         "version": status.version,
         "loss": None if status.loss is None else f"{status.loss:.4g}",

@@ -213,7 +213,9 @@ class JobStatus(Message, frozen=True, kw_only=True, tag=43):
     generation: tuple[int, int] | None = None  # of the group that they are: term, and count of that term's
     duplicates_ignored: int = 0  # gradients that came again, since the master began
     failed_attempts: int = 0  # at tasks, since the master began
-    is_endless: bool = False  # totals are those of the epoch under way, or of the data that has come so far
+    is_endless: bool = (
+        False  # totals are those up to the epoch's end, or of the data that has come so far: see `share`
+    )
     waits_for_data_s: Finite | None = None  # since when there is nothing left to train on
 
     @property
@@ -231,6 +233,16 @@ class JobStatus(Message, frozen=True, kw_only=True, tag=43):
         """The workers that train together now, in the order of their ranks."""
         ranks = {worker.rank: worker.id for worker in self.workers if worker.rank is not None}
         return tuple(ranks[rank] for rank in sorted(ranks))
+
+    @property
+    def share(self) -> float | None:
+        """How much of the job is done, from 0 to 1; None if nobody knows how much there is, and screens count records."""
+        return None if self.is_endless else self.ratio
+
+    @property
+    def snapshot_share(self) -> float | None:
+        """The same for when the newest snapshot was seen first."""
+        return None if self.is_endless else self.snapshot_ratio
 
     @property
     def epoch_text(self) -> str:

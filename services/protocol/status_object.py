@@ -81,7 +81,7 @@ def _job(status: JobStatus, where: str) -> dict[str, Any]:
 
 def _progress(status: JobStatus) -> dict[str, Any]:
     return {
-        "ratio": status.ratio,
+        "ratio": status.share,
         "epoch": status.epoch,
         "epochs": status.epochs,
         "records": status.records,

@@ -121,8 +121,10 @@ def _later_figures(state: JournalState, heard: JobStatus) -> dict[str, Any]:
     evaluations, end, total = ShownEvaluations(state.evaluations).views, state.curve_end, heard.records_total
     if len(evaluations) > len(heard.evaluations):
         found["evaluations"] = evaluations
-    if end is not None and heard.is_endless:  # what was heard last may be of the epoch under way
-        found |= {"version": max(end.version, heard.version), "records": heard.records or end.records}
+    if end is not None and heard.is_endless:
+        records = max(end.records, heard.records)
+        found |= {"version": max(end.version, heard.version), "records": records}
+        found["records_total"] = max(records, total)
     elif end is not None and end.records > heard.records:
         ratio = min(1.0, end.records / total) if total else 0.0
         found |= {"version": end.version, "records": end.records, "ratio": ratio}

@@ -72,7 +72,8 @@ def _job(content: Content) -> Iterator[Metric]:
     yield _gauge("edlz_job_info", "The job; always 1.", [(about, 1)])
     states = [({"state": state}, status.state == state) for state in _STATES]
     yield _gauge("edlz_job_state", "1 for the state that the job is in, 0 for the others.", states)
-    yield _gauge("edlz_progress_ratio", "How much of the job is done, from 0 to 1.", [({}, status.ratio)])
+    share: _Samples = [] if status.share is None else [({}, status.share)]
+    yield _gauge("edlz_progress_ratio", "How much of the job is done, from 0 to 1.", share)
     waits: _Samples = [] if status.waits_for_data_s is None else [({}, status.waits_for_data_s)]
     yield _gauge("edlz_waits_for_data_seconds", "Since when nothing is left to train on.", waits)
     yield _gauge("edlz_model_version", "Updates that are in the model.", [({}, status.version)])

@@ -13,6 +13,7 @@ const nf = (n, digits = 0) => n.toLocaleString("en", {maximumFractionDigits: dig
 const num = n => n == null ? "-" : typeof n === "string" ? n : Math.abs(n) >= 1000 ? nf(n) : Math.abs(n) >= 1 ? nf(n, 2) :
   n === 0 ? "0" : Math.abs(n) >= 1e-3 ? String(+n.toPrecision(3)) : n.toExponential(1);
 const percent = r => Math.floor(100 * r + 1e-9) + " %";
+const howFar = p => p.ratio == null ? nf(p.records) + (p.records === 1 ? " record" : " records") : percent(p.ratio);
 const span = s => { s = Math.max(0, Math.round(s));
   if (s < 60) return s + "s";
   if (s < 3600) return Math.floor(s / 60) + "m" + (s % 60 && s < 600 ? " " + s % 60 + "s" : "");
@@ -40,7 +41,7 @@ function head() {
   if ($("state").textContent !== job.state) put("said", job.name + " is " + job.state);
   put("name", job.name);
   put("state", job.state, "state " + role(job.state));
-  const isOver = FINAL.includes(job.state), facts = [percent(p.ratio)];
+  const isOver = FINAL.includes(job.state), facts = [howFar(p)];
   if (!isOver && p.waits_for_data_s != null) facts.push("waits for data " + span(p.waits_for_data_s));
   else if (!isOver && p.stalled_s != null) facts.push("stalled " + span(p.stalled_s));
   else if (!isOver && p.eta_s != null) facts.push("ETA " + span(p.eta_s));
@@ -49,9 +50,10 @@ function head() {
   if (last) for (const [k, v] of Object.entries(last.metrics)) facts.push(k + " " + num(v) + " (v" + nf(last.version) + ")");
   if (!isOver && p.records_per_s) facts.push(nf(p.records_per_s) + " records/s");
   put("facts", facts.join("   "));
-  $("bar").value = p.ratio;
-  put("epoch", (p.epochs ? "epoch " + p.epoch + (p.is_endless ? "" : "/" + p.epochs) + ", " : "") + nf(p.records) + " of " + nf(p.records_total) + " records");
-  document.title = job.name + " " + job.state + " " + percent(p.ratio);
+  $("bar").value = p.ratio || 0; $("bar").hidden = p.ratio == null;
+  put("epoch", [p.epochs && "epoch " + p.epoch + (p.is_endless ? "" : "/" + p.epochs),
+    p.ratio != null && nf(p.records) + " of " + nf(p.records_total) + " records"].filter(Boolean).join(", "));
+  document.title = job.name + " " + job.state + " " + howFar(p);
   const trouble = [];
   if (job.state === "Failed") trouble.push(job.reason || "The job has failed.");
   if (!isOver && p.stalled_s != null) trouble.push("Nothing has been applied for " + span(p.stalled_s) + ".");

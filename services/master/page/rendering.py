@@ -60,14 +60,16 @@ def render(tree: dict[str, Any], *, is_report: bool) -> bytes:
     """
     job, progress = tree["job"], tree["progress"]
     escaped = {
-        "title": f"{job['name']} {job['state']} {_percent(progress['ratio'])}",
+        "title": f"{job['name']} {job['state']} {_how_far(progress)}",
         "name": job["name"],
         "state": job["state"],
         "facts": "   ".join(_facts(tree)),
         "fresh": f"{'written' if is_report else 'as of'} {_clock(tree['now'])} UTC",
-        "ratio": f"{progress['ratio']:.4f}",
-        "percent": _percent(progress["ratio"]),
-        "epoch": f"{progress['records']:,} of {progress['records_total']:,} records",
+        "ratio": f"{progress['ratio'] or 0:.4f}",
+        "percent": _how_far(progress),
+        "epoch": ""
+        if progress["ratio"] is None
+        else f"{progress['records']:,} of {progress['records_total']:,} records",
         "banner": (job["reason"] or "") if job["state"] == "Failed" else "",
         "command": tree["configuration"]["command"],
         "version": _version(),
@@ -80,6 +82,7 @@ def render(tree: dict[str, Any], *, is_report: bool) -> bytes:
         "style": _part("page.css"),
         "script": _part("page.js"),
         "data": _script_text({"is_report": is_report, "status": tree}),
+        "no_bar": " hidden" if progress["ratio"] is None else "",
         "no_banner": "" if escaped["banner"] else " hidden",
         "no_ps": " hidden" if tree["group"] else "",
         "no_group": "" if tree["group"] else " hidden",
@@ -96,7 +99,7 @@ def _script_text(value: object) -> str:
 
 
 def _facts(tree: dict[str, Any]) -> list[str]:
-    facts = [_percent(tree["progress"]["ratio"]), f"v{tree['progress']['version']:,}"]
+    facts = [_how_far(tree["progress"]), f"v{tree['progress']['version']:,}"]
     if tree["loss"] is not None:
         facts.append(f"loss {_number(tree['loss'])}")
     if tree["evaluations"]:
@@ -207,6 +210,13 @@ def _number(value: object) -> str:
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _how_far(progress: dict[str, Any]) -> str:
+    """Return the share that is done; how many records, where nobody knows of how many."""
+    if progress["ratio"] is not None:
+        return _percent(progress["ratio"])
+    return f"{progress['records']:,} record{'' if progress['records'] == 1 else 's'}"
 
 
 def _percent(ratio: float) -> str:

@@ -101,9 +101,6 @@ class Extent:
         count = self.task_count
         done = count if core.verdict.is_complete else len(queue.done)
         epochs = plan.epoch(count - 1) + 1 if plan.is_training else 0
-        left = total - records
-        if self.is_endless and not plan.grows:  # of the epoch under way
-            total, records = plan.records_per_epoch, max(0, plan.records_per_epoch - left)
         return Amounts(
             ratio=records / total if total else 1.0,
             epoch=min(epochs, 1 + plan.epoch(done)) if plan.is_training else 0,

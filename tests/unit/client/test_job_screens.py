@@ -139,6 +139,19 @@ def test_ls() -> None:
     )
 
 
+def test_a_job_without_an_end_is_shown_with_a_count() -> None:
+    watching = view(msgspec.structs.replace(STATUS, is_endless=True, ratio=1.0, eta_s=None), is_live=True)
+    assert plain(jobs_table([watching], NOW)).splitlines()[1].split("  ")[2:4] == [
+        "70,800 records",
+        "1/2",
+    ]
+    first = plain(status_screen(watching, NOW)).splitlines()[0]
+    assert first.startswith("mnist  Training  70,800 records  epoch 2  v354  accuracy 0.964 (v350)")
+    wide = plain(status_screen(watching, NOW, is_wide=True))
+    assert wide.splitlines()[0] == first
+    assert job_object(watching)["progress"]["ratio"] is None
+
+
 def test_ls_in_a_pipe_cuts_nothing_off() -> None:
     assert "edlz status census   task 63 raised the same error 3 times (workers 0, 1, 0)\n" in plain(
         jobs_table(SIGHTS, NOW)

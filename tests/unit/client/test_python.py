@@ -139,6 +139,15 @@ def test_a_job_looks_like_itself(home: Path) -> None:
     assert "<script" not in page
 
 
+def test_a_job_without_an_end_counts_its_records(home: Path) -> None:
+    found = job(home, msgspec.structs.replace(RUNNING, is_endless=True, ratio=1.0, records=70_800))
+    assert "70,800 records, v354" in repr(found)
+    page = found._repr_html_()
+    assert "70,800 records &middot; v354" in page
+    assert "%" not in page
+    assert found.status().progress.ratio is None
+
+
 def test_a_job_that_runs_says_where_its_page_is(home: Path) -> None:
     paged = msgspec.structs.replace(RUNNING, page="http://localhost:50002")
     with open_job_directory(config()) as folder, master(folder, lambda _: paged):

@@ -148,7 +148,7 @@ def test_a_job_that_waits_for_data_is_seen_to_do_so() -> None:
     job = SimulatedJob(schedule(1, max_step=0))
     status = seen_of(job, now=50.0)
     assert (status.state, status.is_endless, status.waits_for_data_s) == ("Training", True, 3.0)
-    assert (status.records, status.records_total, status.ratio) == (24, 24, 1.0)
+    assert (status.records, status.records_total, status.share) == (24, 24, None)
     assert status.epoch_text == "epoch 1"
     assert status.stalled_s is None
     assert status.eta_s is None
@@ -158,6 +158,7 @@ def test_a_job_that_waits_for_data_is_seen_to_do_so() -> None:
 def test_a_job_with_an_end_says_how_far_it_is() -> None:
     status = seen_of(SimulatedJob(schedule(1, max_step=12)), now=15.0)
     assert (status.is_endless, status.records_total, status.epoch_text) == (False, 12, "epoch 1/1")
+    assert status.share == status.ratio
 
 
 def test_epochs_without_end_are_seen_one_by_one() -> None:
@@ -167,9 +168,9 @@ def test_epochs_without_end_are_seen_one_by_one() -> None:
     assert status.waits_for_data_s is None
     assert status.epoch_text == f"epoch {1 + status.tasks_done // 5}"
     assert status.epoch > 1
-    assert (status.records_total, status.tasks_total) == (20, 5 * status.epoch)
-    assert 0 <= status.ratio <= 1
-    assert status.records == round(20 * status.ratio)
+    assert (status.records_total, status.tasks_total) == (20 * status.epoch, 5 * status.epoch)
+    assert 20 < status.records <= status.records_total
+    assert status.share is None
 
 
 def test_who_is_killed_while_nothing_comes_has_not_failed() -> None:

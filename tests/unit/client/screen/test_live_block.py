@@ -46,6 +46,15 @@ def test_the_live_block_at_120_columns() -> None:
     ]
 
 
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_a_job_without_an_end_has_no_bar_but_a_count(width: int) -> None:
+    waits = block(changed(is_endless=True, ratio=1.0, eta_s=None, waits_for_data_s=61.2), width)
+    assert waits.splitlines()[0] == " mnist   epoch 2  70,800 records  waits for data 1m 1s"
+    assert " %" not in waits.splitlines()[0]
+    one = block(changed(is_endless=True, ratio=1.0, eta_s=None, records=1), width)
+    assert one.splitlines()[0] == " mnist   epoch 2  1 record"
+
+
 def test_the_live_block_in_ascii() -> None:
     text = block(STATUS, glyphs=ASCII)
     assert text.isascii()

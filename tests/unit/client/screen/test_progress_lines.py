@@ -17,7 +17,7 @@ def test_the_progress_line() -> None:
     bare = changed(loss=None, eta_s=None, records_per_s=0.0, stalled_s=11.7)
     assert progress_line(bare, 3) == "progress=0.59 epoch=2/2 version=354 workers=2/3 stalled_s=12"
     waits = changed(is_endless=True, waits_for_data_s=61.2, eta_s=None, loss=None, records_per_s=0.0)
-    assert progress_line(waits, 2) == "progress=0.59 epoch=2 version=354 workers=2/2 waits_for_data_s=61"
+    assert progress_line(waits, 2) == "records=70800 epoch=2 version=354 workers=2/2 waits_for_data_s=61"
 
 
 def test_progress_lines_become_rare() -> None:
@@ -66,3 +66,8 @@ def test_the_json_object_has_the_fields_that_scripts_read() -> None:
         "wait": 0.002,
     }
     json.dumps(found)
+
+
+def test_of_a_job_without_an_end_nobody_knows_the_share_that_is_done() -> None:
+    progress = status_object(changed(is_endless=True))["progress"]
+    assert (progress["ratio"], progress["records"], progress["is_endless"]) == (None, 70_800, True)

@@ -176,6 +176,14 @@ def test_a_stop_says_what_it_has_kept(fields: dict[str, object], said: str) -> N
     assert said in " ".join(text.split())
 
 
+def test_where_a_job_without_an_end_was_stopped_is_a_count() -> None:
+    text = plain(stopped_block(changed(is_endless=True, ratio=1.0, checkpoint=354), "mnist", ENDING))
+    assert text.startswith("Stopped  mnist at 70,800 records, epoch 2, v354. Nothing is lost.\n")
+    kept = changed(is_endless=True, snapshot=412, snapshot_age_s=12.0, snapshot_ratio=1.0)
+    lines = plain(failure_block(FailureView(text="x"), "mnist", ENDING, kept)).splitlines()
+    assert "  kept    v412, snapshot of 12s ago" in lines
+
+
 def test_every_end_says_what_shows_its_report() -> None:
     ending = Ending(34.2, ENDING.logs, report="edlz open mnist")
     assert plain(success_block(DONE, ending)).splitlines()[-2:] == [

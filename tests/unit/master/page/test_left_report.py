@@ -85,12 +85,13 @@ def test_of_a_job_without_an_end_it_shows_what_was_done(tmp_path: Path) -> None:
     progress = shown(tmp_path / "report.html")["progress"]
     assert (progress["version"], progress["records"], progress["records_total"]) == (30, 150, 150)
     heard = msgspec.structs.replace(
-        content().status, is_endless=True, version=31, records=55, records_total=100
+        content().status, is_endless=True, version=31, records=155, records_total=200
     )
     (tmp_path / "report.html").unlink()
     assert leave_report(tmp_path, journal, heard) == ""
     progress = shown(tmp_path / "report.html")["progress"]
-    assert (progress["version"], progress["records"], progress["records_total"]) == (31, 55, 100)
+    assert (progress["version"], progress["records"], progress["records_total"]) == (31, 155, 200)
+    assert progress["ratio"] is None
 
 
 def test_one_that_is_there_stays(tmp_path: Path) -> None:

@@ -100,6 +100,14 @@ def test_each_has_help_and_type_also_at_the_beginning_of_a_job() -> None:
         assert re.search(rf"^# TYPE {name} \w+$", text, re.MULTILINE), name
 
 
+def test_of_a_job_without_an_end_no_share_is_told() -> None:
+    shown = content()
+    status = msgspec.structs.replace(shown.status, is_endless=True, ratio=1.0)
+    text = metrics_text(dataclasses.replace(shown, status=status)).decode()
+    assert "# TYPE edlz_progress_ratio gauge" in text
+    assert "\nedlz_progress_ratio " not in text
+
+
 def test_what_they_say() -> None:
     text = metrics_text(msgspec_replaced(MEASURED, "async")).decode()
     samples = {

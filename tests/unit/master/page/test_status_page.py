@@ -168,6 +168,17 @@ def test_one_file_that_is_small_and_has_its_tables_without_a_script() -> None:
     assert json.loads(page[page.index(">", data) + 1 : end])["status"] == json.loads(json.dumps(tree))
 
 
+def test_of_a_job_without_an_end_there_is_a_count_and_no_bar() -> None:
+    shown = content()
+    status = msgspec.structs.replace(shown.status, is_endless=True, ratio=1.0, records=70_800)
+    page = render(dataclasses.replace(shown, status=status).tree(), is_report=False).decode()
+    head = page[page.index("<header>") : page.index("</header>")]
+    assert re.search(r'<progress id="bar"[^>]* hidden>', head)
+    assert "70,800 records   v" in head
+    assert "%" not in head
+    assert f"<title>{status.name} Training 70,800 records</title>" in page
+
+
 def test_what_scripts_read_is_the_same_bytes_or_whole() -> None:
     seen = content(mode="async")
     text = Encoded(seen).json(0)
