@@ -219,8 +219,10 @@ class ProcessLauncher:
         if service is None:
             return
         service.is_stopped = True
-        with suppress(ProcessLookupError):
-            service.process.send_signal(number)
+        # Not by `send_signal`: of a process that has just ended it takes the exit code from whoever waits for that.
+        if service.process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.kill(service.process.pid, number)
         try:
             async with asyncio.timeout(grace_s):
                 await service.gone.wait()

@@ -124,6 +124,28 @@ def test_what_is_being_started_counts_as_running_and_is_started_once(tmp_path: P
     asyncio.run(main())
 
 
+def test_only_who_waits_for_a_service_takes_its_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever took it of one that is about to be told to end would leave "exit code 255" and a warning."""
+
+    def poll(process: subprocess.Popen[bytes]) -> None:
+        raise AssertionError(f"the exit code of {process.pid} is asked for")
+
+    async def main() -> None:
+        ready = asyncio.Event()
+        async with asyncio.TaskGroup() as tasks:
+            launcher = sleepers(tasks, tmp_path, ready)
+            await launcher.launch("worker-0")
+            await ready.wait()
+            monkeypatch.setattr(subprocess.Popen, "poll", poll)
+            await launcher.stop("worker-0", LIMIT_S)
+        assert launcher.take_exits() == ()
+
+    asyncio.run(main())
+    assert "killed by signal 12 (SIGUSR2)" in (tmp_path / "worker-0.log").read_text()
+
+
 @pytest.mark.parametrize("end", ["one", "all", "kill"])
 def test_what_is_not_wanted_any_more_when_it_has_started_ends(tmp_path: Path, end: str) -> None:
     async def main() -> None:
