@@ -94,13 +94,19 @@ class GroupStates:
 
     def __init__(self, files: ReplicaFiles, core: MasterCore) -> None:
         self._files, self._core = files, core
+        self._turn = asyncio.Lock()
 
     async def complete(self, order: WriteState, minibatches: int) -> str:
-        """Say of a state that all members have written their parts of it; return why that failed, or nothing."""
+        """Say of a state that all members have written their parts of it; return why that failed, or nothing.
+
+        One after another: what one leaves half written is a leftover to the next, which may be the same state in other parts.
+        """
         core, (_, version) = self._core, order.name
         finished = _finished(core, order.number, minibatches, core.work.bad_tasks.journalled)
+        about = version, order.parts, finished, _tag_of(core)
         try:
-            await asyncio.to_thread(self._files.complete, version, order.parts, finished, _tag_of(core))
+            async with self._turn:
+                await asyncio.to_thread(self._files.complete, *about)
         except (OSError, DataError) as error:
             return str(error)
         return ""

@@ -127,6 +127,10 @@ class Group:
         """A state is whole on the disk."""
         return self._feed(events.Durable(name, is_checkpoint), now)
 
+    def is_saved(self, name: SnapshotName) -> bool:
+        """Whether a state is whole among those to go on from."""
+        return self._rendezvous.has_state(name)
+
     def on_unsaved(self, name: SnapshotName, now: float) -> tuple[bool, list[Instruction]]:
         """A state could not be completed; whether the job cannot end without it, so that it is tried again."""
         out = self._feed(events.Unsaved(name), now)

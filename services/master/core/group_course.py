@@ -139,6 +139,8 @@ class GroupCourse:
         if not written.error:
             self._unsaved = None
             return self._group.on_durable(written.name, now)
+        if self._group.is_saved(written.name):  # meanwhile, in others' parts
+            return []
         text = f"v{written.name[1]} could not be saved to go on from: {written.error}"
         is_last, out = self._group.on_unsaved(written.name, now)
         if not is_last:

@@ -464,6 +464,12 @@ def test_a_group_that_comes_to_the_same_version_again_is_seen_to_have_gone_back(
     assert again > number
 
 
+def test_a_state_that_others_have_saved_meanwhile_is_saved() -> None:
+    core, name = Master().core, ((1, 1), 4)
+    told = [*core.feed(StateWritten(name), 1.0), *core.feed(StateWritten(name, "no such file"), 2.0)]
+    assert not any(isinstance(each, Announce) for each in told)
+
+
 def test_a_last_state_that_cannot_be_saved_is_told_of_once_and_in_the_end_fails_the_job(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -229,6 +229,10 @@ class Rendezvous:
         """Whether a state lies there whole as a checkpoint."""
         return self._states.has_checkpoint(name)
 
+    def has_state(self, name: SnapshotName) -> bool:
+        """Whether a state lies there whole among those to go on from."""
+        return self._states.has_state(name)
+
     def take_begun(self) -> list[int]:
         """Return, once, the versions that groups have begun with: one that has come to a version may have been behind it."""
         begun, self._begun = self._begun, []
