@@ -508,6 +508,7 @@ class WorkerStatus(Message, frozen=True, kw_only=True, tag=20):
     address_list: Identity = NO_IDENTITY  # which list of partitions it has
     nonfinite_losses: int = 0  # minibatches of this process whose loss was NaN or infinite
     nonfinite_loss: NonFiniteLoss | None = None  # the newest of them
+    first_nonfinite_loss: NonFiniteLoss | None = None
     is_starting: bool = False  # the present piece of work is the first of its kind: building, compiling
     is_waiting: bool = False  # all that it has in hand waits for others
     run: str = ""  # as of PartitionStatus

@@ -242,8 +242,7 @@ class WorkerCore:
             is_waiting=training.is_waiting if training else False,
             address_list=self._address_list,
             run=self.job.run if self.job is not None else "",
-            nonfinite_losses=self._losses.count,
-            nonfinite_loss=self._losses.newest,
+            **self._losses.told,
             export_wish=self._exports.wish,
             exporting=self._exports.holding,
             exported=self._exports.report,
@@ -396,9 +395,10 @@ class WorkerCore:
         if isinstance(event, groups.SlotComputed) and is_nonfinite(event.header.loss):
             header = event.header
             failed = self._losses.note(header.task, header.index, event.attempt, event.header.loss)
-            if failed is not None:  # the step waits, as for any minibatch that raises
-                self._member.end_job(failed)
-                event = groups.SlotFailed(event.attempt, header.task, header.index, failed.error, failed)
+            if failed is None:
+                return [*self._member.feed(event, now), *self._first_loss(now)]
+            self._member.end_job(failed)  # the step waits, as for any minibatch that raises
+            event = groups.SlotFailed(event.attempt, header.task, header.index, failed.error, failed)
         return self._member.feed(event, now)
 
     def _with_answers(self, out: list[Instruction], member: MemberTraining, now: float) -> list[Instruction]:
@@ -457,12 +457,15 @@ class WorkerCore:
         self, task: int, attempt: int, outcome: Outcome, loss: float, now: float
     ) -> list[Instruction]:
         """The gradient of a loss that is NaN or infinite: tell of it, and push it unless the job is to end there."""
-        index = outcome.pushes[0].index  # the same in all
-        failed = self._losses.note(task, index, attempt, loss)
+        failed = self._losses.note(task, outcome.pushes[0].index, attempt, loss)  # the same index in all
         if failed is not None:
             return self._on_failed(task, attempt, failed, now)
         out = self._ready_training.on_computed(task, attempt, outcome, now)
-        return [*out, *self._schedule(), *(self._status(now) if self._losses.count == 1 else [])]
+        return [*out, *self._schedule(), *self._first_loss(now)]
+
+    def _first_loss(self, now: float) -> list[Instruction]:
+        """Tell at once of the first loss that is not finite: others may have one soon."""
+        return self._status(now) if self._losses.count == 1 else []
 
     def _on_held_back(self, now: float) -> list[Instruction]:
         """What has come of a minibatch is kept until its barrier is passed; that is heard of at once by who says that it waits."""

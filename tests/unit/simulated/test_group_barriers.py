@@ -100,6 +100,12 @@ def test_a_loss_that_is_not_finite_ends_the_job_or_does_not(*, is_named: bool) -
         assert "(1, 1)" in failure.text or "task 1" in failure.text, failure
 
 
+def test_of_many_losses_that_are_not_finite_the_first_is_named() -> None:
+    later = tuple((task, index) for task in range(2, 8) for index in range(4))
+    job = SimulatedJob(schedule(6, nonfinite=((1, 1), *later))).run()
+    assert job.process("m").core.work.losses.first == (1, 1)  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize("lost", ["m", "w0", "all"])
 @pytest.mark.parametrize("moment", GROUP_MOMENTS)
 def test_whoever_is_lost_at_a_barrier(moment: str, lost: str) -> None:

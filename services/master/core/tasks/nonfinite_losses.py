@@ -1,7 +1,7 @@
 """The core that watches for losses that are NaN or infinite.
 
-Theory of operation.  Each worker says how many minibatches of its life had such a loss, and which was the newest.
-The first one of a worker is told at once; then there are pauses that double, and only so many workers are named.
+Theory of operation.  Each worker says how many minibatches of its life had such a loss, and which were the first and
+the newest.  The first one of a worker is told at once; then there are pauses that double, and only so many workers are named.
 The counts are journalled when they are told, so that they survive the master; a worker's count never falls, so
 what is told twice counts once.  They decide nothing: a job with `--stop_on_nan` is ended by the worker's report.
 """
@@ -58,18 +58,19 @@ class NonFiniteLosses:
         is_new = status.worker not in self._named and len(self._named) < MOST_NAMED
         if self.count == self._told or (not is_new and now < self._quiet_until_s):
             return []
-        return self._tell(status.worker, newest, now)
+        return self._tell(status.worker, status.first_nonfinite_loss or newest, newest, now)
 
-    def _tell(self, worker: str, newest: NonFiniteLoss, now: float) -> list[Instruction]:
-        place = f"task {newest.task}, minibatch {newest.index}"
+    def _tell(
+        self, worker: str, first: NonFiniteLoss, newest: NonFiniteLoss, now: float
+    ) -> list[Instruction]:
         if self.first is None:
-            self.first = (newest.task, newest.index)
+            self.first = (first.task, first.index)
         if worker not in self._named:
             self._named.add(worker)
-            text = f"worker-{worker}: the loss of {place} is {newest.loss}."
+            text = f"worker-{worker}: the loss of {_place(first)} is {first.loss}."
         else:
             self._pauses.take()
-            text = f"{self.count:,} minibatches had a loss that is NaN or infinite; the newest: {place}."
+            text = f"{self.count:,} minibatches had a loss that is NaN or infinite; the newest: {_place(newest)}."
         self._told, self._quiet_until_s = self.count, now + self._pauses.next_s
         return [Journal({"losses": self._record}), Announce("loss", text, 30)]
 
@@ -77,3 +78,7 @@ class NonFiniteLosses:
     def _record(self) -> LossRecord:
         counts = tuple((worker, boot, count) for (worker, boot), count in self._counts.items())
         return LossRecord(self.first, counts)
+
+
+def _place(loss: NonFiniteLoss) -> str:
+    return f"task {loss.task}, minibatch {loss.index}"

@@ -14,7 +14,9 @@ from edlz.services.protocol.messages import NO_IDENTITY, NonFiniteLoss, WorkerSt
 from tests.simulation.job import Fault, Schedule, SimulatedJob
 
 
-def status(worker: int, count: int, *, boot: int = 0, index: int = 0) -> WorkerStatus:
+def status(
+    worker: int, count: int, *, boot: int = 0, index: int = 0, first: int | None = None
+) -> WorkerStatus:
     return WorkerStatus(
         worker=str(worker),
         boot=boot or worker + 100,
@@ -23,6 +25,7 @@ def status(worker: int, count: int, *, boot: int = 0, index: int = 0) -> WorkerS
         era=NO_IDENTITY,
         nonfinite_losses=count,
         nonfinite_loss=NonFiniteLoss(task=7, index=index, loss=math.nan) if count else None,
+        first_nonfinite_loss=None if first is None else NonFiniteLoss(task=7, index=first, loss=math.inf),
     )
 
 
@@ -52,6 +55,13 @@ def test_the_first_is_told_at_once_with_its_place() -> None:
     watch.take(status(2, 1, index=4))
     assert watch.told == ["worker-2: the loss of task 7, minibatch 4 is nan."]
     assert (watch.losses.count, watch.losses.first) == (1, (7, 4))
+
+
+def test_the_first_is_the_first_though_it_is_heard_of_with_later_ones() -> None:
+    watch = Watch()
+    watch.take(status(2, 3, index=6, first=4))
+    assert watch.told == ["worker-2: the loss of task 7, minibatch 4 is inf."]
+    assert (watch.losses.count, watch.losses.first) == (3, (7, 4))
 
 
 def test_a_job_of_nothing_else_is_no_flood() -> None:
