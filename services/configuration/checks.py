@@ -56,7 +56,7 @@ def check_flags(
     """
     if reader in PURPOSES or reader == "master":
         yield from _check_required(config, PURPOSES.get(reader) or _purpose_by_hand(config))
-        yield from _check_modes(config, settings, reader)
+        yield from _check_modes(config, settings, reader, is_resumed=not begins_job and reader in PURPOSES)
         yield from _check_addresses(config)
         yield from _check_name(config, MAX_JOB_NAME if begins_job else MAX_KEPT_JOB_NAME)
         yield from _check_results(config)
@@ -76,19 +76,23 @@ def check_flags(
         yield _error(e.message, e.help, "model_params")
 
 
-def idle_workers(config: JobConfig, tasks: int | None = None) -> Problem | None:
+def idle_workers(config: JobConfig, tasks: int | None = None, *, is_resumed: bool = False) -> Problem | None:
     """Return the warning that some of the workers would have nothing to do in synchronous mode.
 
     Parameters
     ----------
     tasks : int, optional
         How many tasks an epoch has, or an evaluation, if that is known.
+    is_resumed : bool
+        Whether the job has been planned: then its steps stay as they are.
     """
     workers, slots = config.num_workers, config.grads_to_wait
     if config.is_sync and workers > slots:
         return Problem(
             f"num_workers={workers}, but grads_to_wait={slots}: {would_wait(workers - slots)}",
-            f"--grads_to_wait={workers}, or --num_workers={slots}",
+            f"--num_workers={slots}"
+            if is_resumed
+            else f"--grads_to_wait={workers}, or --num_workers={slots}",
         )
     if tasks is not None and workers > tasks > 0:
         where = (
@@ -164,7 +168,9 @@ def _check_transport(config: JobConfig, reader: Reader) -> Iterator[Finding]:
         yield _error(message, "--host=HOST with this machine's name or IP address", "host")
 
 
-def _check_modes(config: JobConfig, settings: Mapping[str, Setting], reader: Reader) -> Iterator[Finding]:
+def _check_modes(
+    config: JobConfig, settings: Mapping[str, Setting], reader: Reader, *, is_resumed: bool
+) -> Iterator[Finding]:
     if config.use_async and config.grads_to_wait > 1:
         both = [settings[name].plain() for name in ("use_async", "grads_to_wait") if name in settings]
         message = f"{' with '.join(both)}: async applies each gradient at once"
@@ -193,7 +199,7 @@ def _check_modes(config: JobConfig, settings: Mapping[str, Setting], reader: Rea
         yield _unfit(config, "embedding_threshold_bytes", reason)
     if reader in PURPOSES:
         yield from _check_workers(config)
-    idle = idle_workers(config)
+    idle = idle_workers(config, is_resumed=is_resumed)
     if idle is not None:
         yield Finding("warning", ("num_workers", "grads_to_wait", "use_async"), idle)
 

@@ -352,6 +352,9 @@ def test_row_14_idle_workers() -> None:
         "num_workers=4, but grads_to_wait=2: 2 workers would wait",
         "--grads_to_wait=4, or --num_workers=2",
     )
+    argv = [*NEEDED, "--num_workers=4", "--grads_to_wait=2"]
+    (resumed,) = read_config(argv, "train", {}, begins_job=False).warnings
+    assert resumed.help == "--num_workers=2", "its steps are planned"
     assert read("--num_workers=4").warnings == ()
     assert read("--num_workers=4", "--use_async").warnings == ()
 
