@@ -72,6 +72,13 @@ setup(
                 extra_compile_args=FLAGS,
                 extra_link_args=["-pthread"],
             ),
+            Extension(
+                "edlz.core_ext._columns",
+                ["core_ext/_columns.pyx", "core_ext/columns.c"],
+                include_dirs=["core_ext"],
+                depends=["core_ext/_columns.pyx", "core_ext/columns.h"],
+                extra_compile_args=FLAGS,
+            ),
             Extension("edlz.core_ext._headers", ["core_ext/_headers.pyx"], extra_compile_args=FLAGS),
             Extension(
                 "edlz.core_ext._scanning",

@@ -11,12 +11,7 @@ from typing import Any
 from edlz.core_ext import scanning
 from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.errors import DataError
-from edlz.services.inputs.reading.arrow import (
-    KINDS,
-    MissingValueError,
-    require_pyarrow,
-    to_numpy,
-)
+from edlz.services.inputs.reading.arrow import KINDS, MissingValueError, columns_of, require_pyarrow
 from edlz.services.inputs.reading.bad_rows import (
     TO_UTF8,
     Wrong,
@@ -162,10 +157,7 @@ class OpenCSV:
         dialect, columns = self._settings.dialect, self._columns
         try:
             table = self._parser.table(data)
-            values = {
-                column.name: to_numpy(column, chunks, self._defaults, masks=self._masks)
-                for column, chunks in zip(columns, table.columns, strict=True)
-            }
+            values = columns_of(columns, table, self._defaults, masks=self._masks)
         except MissingValueError as error:
             raise self._placed(start, explain_missing(bytes(data), dialect, error)) from error
         except Exception as error:  # pyarrow's have many classes

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edlz.core_ext import scanning
+from edlz.core_ext.columns import numbers
 from edlz.services.errors import ConfigError
 from edlz.services.protocol.plan import Column, ColumnKind
 
@@ -16,6 +17,7 @@ __all__ = [
     "BadValueError",
     "MissingValueError",
     "arrow_type",
+    "columns_of",
     "kind_of",
     "require_pyarrow",
     "to_numpy",
@@ -81,6 +83,32 @@ def _other_texts() -> Sequence[Callable[[Any], bool]]:
     from pyarrow import types
 
     return types.is_string_view, types.is_binary_view, types.is_fixed_size_binary
+
+
+def columns_of(
+    columns: Sequence[Column], table: Any, defaults: Mapping[str, Any], *, masks: bool = False
+) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of a table by their names, as `to_numpy` has each one.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+        All that it has, in its order.
+    table : pyarrow.Table
+
+    Raises
+    ------
+    BadValueError
+        As `to_numpy`.
+    """
+    batches = table.to_batches()
+    plain = numbers(batches[0]) if len(batches) == 1 else [None] * len(columns)
+    found = {}
+    for place, (column, array) in enumerate(zip(columns, plain, strict=True)):
+        if array is None or array.dtype != _DTYPES.get(column.kind) or column.name in defaults:
+            array = to_numpy(column, table.column(place), defaults, masks=masks)
+        found[column.name] = array
+    return found
 
 
 def to_numpy(
