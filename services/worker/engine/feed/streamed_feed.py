@@ -44,6 +44,7 @@ __all__ = ["StreamedFeed"]
 # Assignment and index are one number, so that no `map` has to put the former to each minibatch.
 _MOST_IN_A_TASK = 2**32
 _END = _MOST_IN_A_TASK - 1
+_CLOSED = -1  # the number of what comes, without records, when a stream is closed
 
 _PYTHON_OPS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 
@@ -132,24 +133,31 @@ class StreamedFeed:
         with tf.control_dependencies([is_finite]):
             first = tf.identity(first)
         start = number * _MOST_IN_A_TASK
-        names = tf.data.Dataset.range(start + first, start + _MOST_IN_A_TASK)
+        names = tf.data.Dataset.range(start + first, start + _END)
         named = tf.data.Dataset.zip(names, batches.skip(first))
         end = (start + _END, tf.nest.map_structure(_empty, spec))
         return named.concatenate(tf.data.Dataset.from_tensors(end))
 
     def _pull(self, stream: Any) -> tuple[Any, ...]:
-        """Runs in TensorFlow's threads: waits, without the GIL, for the next assignment and reads it."""
-        assignment = self._inboxes[int(stream)].get()
+        """Runs in TensorFlow's threads: waits, without the GIL, for the next assignment and reads it.
+
+        Where it cannot be read, and for ever when the stream is closed, there are no records, and no minibatch is looked
+        for: reading ahead stops, as what is read ahead is full.  An error would be logged, if only to end the stream.
+        """
+        inbox = self._inboxes.get(int(stream))
+        assignment = inbox.get() if inbox is not None else None
         if assignment is None:
-            del self._inboxes[int(stream)]
-            raise StopIteration
+            self._inboxes.pop(int(stream), None)
+            return self._packed(_CLOSED, _END, self.settings.form.nothing)
         try:
             records = self.settings.read(assignment)
         except Exception as e:  # raised in the compute thread, where it means something
             self.failures[assignment.number] = e
-            records = self.settings.form.nothing
-        marks = np.array([assignment.number, assignment.first], np.int64)
-        return marks, *self.settings.form.packed(records)
+            return self._packed(assignment.number, _END, self.settings.form.nothing)
+        return self._packed(assignment.number, assignment.first, records)
+
+    def _packed(self, number: int, first: int, records: Records) -> tuple[Any, ...]:
+        return np.array([number, first], np.int64), *self.settings.form.packed(records)
 
 
 class _SharedStream:
