@@ -18,7 +18,7 @@ from edlz.services.master.core.vocabulary.inputs import ManifestWritten, StateWr
 from edlz.services.master.core.vocabulary.instructions import Announce, Instruction, WriteManifest
 from edlz.services.master.core.vocabulary.verdict import Verdict
 from edlz.services.master.core.work import Work
-from edlz.services.protocol.groups import DurableState
+from edlz.services.protocol.groups import BASE, DurableState
 from edlz.services.protocol.job_status import FailureView
 from edlz.services.protocol.messages import (
     FailedTask,
@@ -27,6 +27,7 @@ from edlz.services.protocol.messages import (
     Job,
     Member,
     PartitionStatus,
+    SnapshotName,
     WorkerStatus,
 )
 
@@ -66,7 +67,8 @@ class GroupCourse:
         self._settings, self._is_unseen = JobSettings.of(job.config), False
         self._partitions, self._eras, self._checkpoints, self._work, self._verdict, self._processes = cores
         self._group = Group(job.plan, term, durable, hang_s, keeps_states=not self._settings.private_job_dir)
-        self._unsaved: tuple[str, float] | None = None  # the last state cannot be saved: why, and since when
+        # The last state cannot be saved: its name, why, and since when.
+        self._unsaved: tuple[SnapshotName, str, float] | None = None
         self._version = 0  # of the newest status
 
     # -- what is told
@@ -145,16 +147,15 @@ class GroupCourse:
         is_last, out = self._group.on_unsaved(written.name, now)
         if not is_last:
             return [Announce("group", text, logging.WARNING), *out]
-        known, since_s = self._unsaved or ("", now)
-        self._unsaved = text, since_s
+        name, known, since_s = self._unsaved or (BASE, "", now)
+        if name != written.name:
+            known, since_s = "", now
+        self._unsaved = written.name, text, since_s
         if now - since_s > UNSAVED_S:
-            failure = FailureView(
-                text=text, help="make room on the disk of the job's folder, then: edlz resume"
-            )
-            return [*out, *self._verdict.fail(failure)]
-        return (
-            out if text == known else [Announce("group", f"{text}; it is tried again", logging.WARNING), *out]
-        )
+            helps = "make room on the disk of the job's folder, then: edlz resume"
+            return [*out, *self._verdict.fail(FailureView(text=text, help=helps))]
+        told = [] if text == known else [Announce("group", f"{text}; it is tried again", logging.WARNING)]
+        return [*told, *out]
 
     def lead(self, out: list[Instruction], now: float) -> list[Instruction]:
         """Return what the master is about to do, with what follows for the group and from it; checkpoints have all members' parts."""

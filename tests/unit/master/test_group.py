@@ -470,17 +470,21 @@ def test_a_state_that_others_have_saved_meanwhile_is_saved() -> None:
     assert not any(isinstance(each, Announce) for each in told)
 
 
+def sealed_alone(master: Master, name: SnapshotName) -> MemberStatus:
+    """Return what the job's only member says that has sealed a state."""
+    part = WrittenPart(name=name, rank=0, count=1, info=msgspec.structs.replace(INFO, partitions=1))
+    about = {"generation": (1, 1), "members": (master.life,), "name": name, "written": (part,)}
+    return member(phase="sealed", finished=(0, 4), minibatches=4, **about)
+
+
 def test_a_last_state_that_cannot_be_saved_is_told_of_once_and_in_the_end_fails_the_job(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It is tried again meanwhile: a job that were complete without it could be neither exported nor evaluated."""
-    master = Master()
+    master, name = Master(), ((1, 1), 4)
     master.say(member=member())
     master.say(member=member(phase="promised", generation=(1, 1)))
-    name = ((1, 1), 4)
-    part = WrittenPart(name=name, rank=0, count=1, info=msgspec.structs.replace(INFO, partitions=1))
-    about = {"generation": (1, 1), "members": (master.life,), "name": name, "written": (part,)}
-    sealed = member(phase="sealed", finished=(0, 4), minibatches=4, **about)
+    sealed = sealed_alone(master, name)
     told: list[Instruction] = []
     monkeypatch.setattr(group_course, "UNSAVED_S", 5.0)
     for now in (1.0, 2.0, 5.0, 7.0):
@@ -495,3 +499,16 @@ def test_a_last_state_that_cannot_be_saved_is_told_of_once_and_in_the_end_fails_
     failure = master.core.verdict.failure
     assert failure is not None
     assert "edlz resume" in failure.help
+
+
+def test_each_last_state_has_its_own_time_to_be_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Members that seal anew, perhaps much later, have a state that nobody has tried to save."""
+    monkeypatch.setattr(group_course, "UNSAVED_S", 1.0)
+    master = Master()
+    master.say(member=member())
+    master.say(member=member(phase="promised", generation=(1, 1)))
+    for name, now in ((((1, 1), 4), 1.0), (((1, 1), 5), 3.0)):
+        master.say(member=sealed_alone(master, name))
+        told = master.core.feed(StateWritten(name, "no room"), now)
+        assert any(isinstance(each, Announce) and "it is tried again" in each.text for each in told)
+    assert master.core.verdict.failure is None
