@@ -55,8 +55,6 @@ class Group:
 
     Attributes
     ----------
-    evaluating : SnapshotName or None
-        The state that members hold until it is evaluated.
     behind : int or None
         The version that members have gone back to, if they were further when their status before was told.
     """
@@ -78,7 +76,6 @@ class Group:
         self._said: tuple[object, ...] = ()  # what the newest status was made of
         self._heard: set[Identity] = set()  # workers that have spoken since
         self._told: Identity | None = None  # the generation of which a screen has heard
-        self.evaluating: SnapshotName | None = None
         self.behind: int | None = None
         self._given: list[Given] = []
 
@@ -149,8 +146,7 @@ class Group:
 
     def release(self, now: float) -> list[Instruction]:
         """The state that was to be evaluated is: members go on."""
-        name, self.evaluating = self.evaluating, None
-        return [] if name is None else self._feed(events.Evaluated(name), now)
+        return [] if self.evaluating is None else self._feed(events.Evaluated(self.evaluating), now)
 
     def tell(
         self,
@@ -180,6 +176,11 @@ class Group:
     def members(self) -> tuple[Member, ...]:
         """Those that train together now, in the order of ranks."""
         return () if self._core is None else self._core.members
+
+    @property
+    def evaluating(self) -> SnapshotName | None:
+        """The state that members hold until it is evaluated."""
+        return None if self._core is None else self._core.evaluating
 
     @property
     def saved_version(self) -> int | None:
@@ -294,21 +295,16 @@ class Group:
                     out += self._on_whole(name, parts, is_checkpoint=is_checkpoint)
                 case events.PartFailed():
                     self._on_part_failed(one)
-                case events.Complete():
+                case events.Complete() | events.Evaluate():
                     pass
-                case events.Evaluate(name):
-                    self.evaluating = name
-                    self._given.append(one)
                 case _:
                     self._given.append(one)
         return [*out, *self.news()]
 
     def _on_history(self, version: int) -> None:
-        """A group has begun with a state of this version: what was written or evaluated behind it is of another history."""
+        """A group has begun with a state of this version: what was written behind it is of another history."""
         self._lowest = min(self._lowest, version)
         self._reports = tuple(part for part in self._reports if part.version <= version)
-        if self.evaluating is not None and not self._rendezvous.is_ours(self.evaluating):
-            self.evaluating = None
 
     def _on_whole(
         self, name: SnapshotName, parts: Sequence[WrittenPart], *, is_checkpoint: bool

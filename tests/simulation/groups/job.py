@@ -372,7 +372,7 @@ class GroupJob:
         """
 
         def go_on() -> None:
-            if self.journal["term"] != master.core._term or master.core._held.evaluating != name:
+            if self.journal["term"] != master.core._term or master.core.evaluating != name:
                 return
             if name in self.journal["evaluated"]:
                 self._feed_master(master, events.Evaluated(name))

@@ -10,6 +10,8 @@ from edlz.services.master.core.groups.bad_minibatches import MAX_TRIES
 from edlz.services.master.core.groups.events import (
     Complete,
     Durable,
+    Evaluate,
+    Evaluated,
     Evict,
     GiveUpTask,
     Heard,
@@ -360,6 +362,26 @@ def test_a_member_hears_that_what_it_has_named_is_heard() -> None:
         ((3, 9), None),
         ((3, 9), None),
     ]
+
+
+def test_a_state_that_a_group_holds_again_after_another_history_is_evaluated() -> None:
+    """Nobody evaluates what the group before was asked for, since another one has begun."""
+    group, name = Group(), ((1, 1), 2)
+    group.form(1)
+    assert group.computing(1, phase="held", name=name) == [Evaluate(name)]
+    group.core.feed(Lost(life(1)), 0.0)
+    group.form(2)
+    assert group.core.evaluating is None
+    group.core.feed(Durable(name), 0.0)
+    group.core.feed(Lost(life(2)), 0.0)
+    group.say(3)
+    group.say(3, phase="promised", generation=group.core.generation)
+    assert group.core.orders(life(3)).load == name
+    group.say(3, phase="promised", generation=group.core.generation, name=name)
+    assert group.computing(3, phase="held", name=name) == [Evaluate(name)]
+    group.core.feed(Evaluated(name), 0.0)
+    assert group.computing(3, phase="held", name=name) == []
+    assert group.core.orders(life(3)).released == name
 
 
 def test_the_job_is_complete_when_all_have_sealed() -> None:

@@ -21,7 +21,7 @@ class HeldStates:
     released : SnapshotName
         The evaluated state that members may go on from; before the first one, what every member is past.
     evaluating : SnapshotName or None
-        The state that was asked for last.
+        The state that was asked for, until it is evaluated.
     """
 
     def __init__(self) -> None:
@@ -33,6 +33,8 @@ class HeldStates:
         """A state is evaluated."""
         self._evaluated.append(name)
         self.released = name
+        if name == self.evaluating:
+            self.evaluating = None
 
     def hold(self, name: SnapshotName) -> bool:
         """A member holds at a state; return whether that is to be evaluated now."""

@@ -199,9 +199,9 @@ class Rendezvous:
     def _take_parts(self, who: Identity) -> list[Instruction]:
         """Take in what a worker tells of parts of states, as far as the states are of the group's own history."""
         written = self._statuses[who].written
-        return [one for part in written if self.is_ours(part.name) for one in self._states.take(who, part)]
+        return [one for part in written if self._is_ours(part.name) for one in self._states.take(who, part)]
 
-    def is_ours(self, name: SnapshotName) -> bool:
+    def _is_ours(self, name: SnapshotName) -> bool:
         """Whether the newest group has come to a state, or has begun with it or behind it.
 
         A group that was cut off may have gone on, and be whole, while another one has begun with what was durable.
@@ -219,6 +219,11 @@ class Rendezvous:
             status.members and status.generation == self.generation for status in found
         )
         return found if are_in else ()
+
+    @property
+    def evaluating(self) -> SnapshotName | None:
+        """The state that members hold until it is evaluated."""
+        return self._held.evaluating
 
     @property
     def durable(self) -> tuple[SnapshotName, ...]:
@@ -382,6 +387,8 @@ class Rendezvous:
         """A group is formed that goes on from a state; what its members have told of its history before counts now."""
         self._source, self._formed = source, self.generation
         self._begun.append(source[1])
+        if self.evaluating is not None and not self._is_ours(self.evaluating):
+            self._held.evaluating = None
         return [one for who in self._group for one in self._take_parts(who)]
 
     def _reads_durable(self, candidates: tuple[Identity, ...], best: SnapshotName) -> bool:
