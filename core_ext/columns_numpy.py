@@ -11,7 +11,12 @@ import numpy.typing as npt
 
 __all__ = ["ArrowData", "number", "numbers"]
 
-_DTYPES = {b"i": np.dtype(np.int32), b"l": np.dtype(np.int64), b"f": np.dtype("f4"), b"g": np.dtype("f8")}
+_DTYPES: dict[bytes, np.dtype[Any]] = {
+    b"i": np.dtype(np.int32),
+    b"l": np.dtype(np.int64),
+    b"f": np.dtype(np.float32),
+    b"g": np.dtype(np.float64),
+}
 
 
 class ArrowData(Protocol):

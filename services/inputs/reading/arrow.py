@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 KINDS: tuple[ColumnKind, ...] = ("bool", "float32", "float64", "int32", "int64", "string")
-_DTYPES = {kind: np.dtype(kind) for kind in KINDS if kind != "string"}
+_DTYPES: dict[str, np.dtype[Any]] = {kind: np.dtype(kind) for kind in KINDS if kind != "string"}
 
 _GREATEST = np.iinfo(np.int64).max
 
