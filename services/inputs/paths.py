@@ -12,7 +12,7 @@ from edlz.services.inputs.places.store import Store
 from edlz.services.inputs.reading.format import unreadable
 from edlz.services.valid_text import is_valid_text, valid_text
 
-__all__ = ["WRITE", "find_files", "is_left_out", "nearest_path"]
+__all__ = ["WRITE", "check_name", "find_files", "is_left_out", "nearest_path"]
 
 WRITE = "what can be read: edlz data --help; how to write RecordIO: python -m pydoc edlz.api.recordio"
 
@@ -69,6 +69,20 @@ def find_files(given: str, flag: str, tell: Callable[[str], None]) -> list[str]:
             "name each file once; for more passes over the data: --num_epochs",
         )
     return names
+
+
+def check_name(name: str) -> None:
+    """Refuse a file that other processes could not be told of.
+
+    Raises
+    ------
+    DataError
+        If its name is not UTF-8.
+    """
+    if not is_valid_text(name):
+        shown = valid_text(name)
+        message = f"{shown} has a name that is not UTF-8, and cannot be told to other processes"
+        raise DataError(message, f"rename it: mv $'{shown}' …")
 
 
 def is_left_out(name: str) -> bool:
@@ -163,10 +177,8 @@ def _all_is_read(flag: str) -> str:
 
 def _check_file(path: Path, advice: str) -> None:
     """Refuse what is no file, or cannot be named: leaving it out would be training on other data."""
-    shown = valid_text(str(path))
-    if not is_valid_text(str(path)):
-        message = f"{shown} has a name that is not UTF-8, and cannot be told to other processes"
-        raise DataError(message, f"rename it: mv $'{shown}' …")
+    check_name(str(path))
+    shown = str(path)
     if path.is_file():
         return
     if path.is_symlink() and not path.exists():

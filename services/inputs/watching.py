@@ -19,12 +19,12 @@ from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, DataError, EdlzError
 from edlz.services.inputs.custom_listing import CUSTOM, ShardLister
 from edlz.services.inputs.known_formats import format_named
-from edlz.services.inputs.paths import is_left_out
+from edlz.services.inputs.paths import check_name, is_left_out
 from edlz.services.inputs.reading.format import Request
 from edlz.services.inputs.reading.params import parse_params
 from edlz.services.protocol.growing_plan import Piece
 from edlz.services.protocol.plan import DataSource, FileFacts, Shard
-from edlz.services.valid_text import is_valid_text
+from edlz.services.valid_text import valid_text
 
 __all__ = ["SETTLED_S", "Watch", "settled_files", "watch_of"]
 
@@ -73,12 +73,16 @@ def settled_files(given: str, wait: Callable[[float], None] = time.sleep) -> lis
     ------
     ConfigError
         If there is none, nor one that will soon be whole.
+    DataError
+        If one has a name that is not UTF-8.
     """
     settling = _Settling()
     while True:
         names = list(_files_by_now(given))
         whole = [name for name in names if settling.is_whole(name)]
         if whole:
+            for name in whole:
+                check_name(name)
             return whole
         if not any(map(os.path.exists, names)):
             raise ConfigError(
@@ -161,8 +165,7 @@ class FileWatch:
     def _counted(self, name: str) -> tuple[FileFacts | None, int]:
         """Return how many records a file has; none, if it cannot be taken: it may be put right."""
         try:
-            if not is_valid_text(name):
-                raise DataError(f"{name!r} has a name that is not UTF-8", "rename it")
+            check_name(name)
             found = self._format.find(
                 Request(files=[name], params=self._params, columns=self._source.columns)
             )
@@ -172,7 +175,7 @@ class FileWatch:
                 )
         except (EdlzError, OSError) as error:
             reason = getattr(error, "message", None) or str(error)
-            named = reason if name in reason else f"{name}: {reason}"
+            named = reason if valid_text(name) in reason else f"{valid_text(name)}: {reason}"
             self._reasons.append(f"{named}; it is left out until it changes")
             return None, 0
         return found.facts[0], found.counts[0]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from edlz.services.errors import ConfigError
+from edlz.services.errors import ConfigError, DataError
 from edlz.services.inputs.data import RecordSource
 from edlz.services.inputs.job_data import list_job_data
 from edlz.services.inputs.listing import Listed
@@ -91,6 +91,24 @@ def test_what_cannot_be_read_is_left_out_until_it_is_put_right(tmp_path: Path) -
     put(bad, age_s=30)
     put(tmp_path / "empty.csv", age_s=30)
     assert names(watching.look()) == ["bad.csv", "empty.csv"]
+
+
+def test_a_name_that_is_not_utf_8_is_told_in_letters_that_can_be_sent(tmp_path: Path) -> None:
+    put(tmp_path / "a.csv")
+    watching = watch(begun(tmp_path))
+    put(tmp_path / os.fsdecode(b"caf\xe9.csv"))
+    assert watching.look().shards == ()
+    [told] = watching.take_refused()
+    assert told == (
+        f"{tmp_path}/caf\\xe9.csv has a name that is not UTF-8, and cannot be told to other processes; "
+        "it is left out until it changes"
+    )
+
+
+def test_a_job_does_not_begin_with_a_name_that_is_not_utf_8(tmp_path: Path) -> None:
+    put(tmp_path / os.fsdecode(b"caf\xe9.csv"))
+    with pytest.raises(DataError, match=r"caf\\xe9.csv has a name that is not UTF-8"):
+        begun(tmp_path)
 
 
 def test_columns_may_come_in_another_order_and_among_others(tmp_path: Path) -> None:
