@@ -52,6 +52,8 @@ def locate_model(config: JobConfig) -> ModelLocation:
     """
     if config.model_file:
         path = Path(config.model_file)
+        if path.is_dir():
+            raise ModelError(f'--model_file="{config.model_file}" is a folder', _file_in(path))
         if not path.is_file():
             raise ModelError(f'--model_file="{config.model_file}" does not exist', _near_sibling(path))
         return ModelLocation(path, None)
@@ -153,6 +155,11 @@ def _nearest_modules(zoo: Path, dotted: str, symbol: str) -> str:
         if near
         else ""
     )
+
+
+def _file_in(folder: Path) -> str:
+    files = sorted(folder.glob("*.py"))
+    return f"name a file in it{f': --model_file={files[0]}' if files else ''}"
 
 
 def _near_sibling(path: Path) -> str:

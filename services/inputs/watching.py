@@ -19,7 +19,7 @@ from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, DataError, EdlzError
 from edlz.services.inputs.custom_listing import CUSTOM, ShardLister
 from edlz.services.inputs.known_formats import format_named
-from edlz.services.inputs.paths import check_name, is_left_out
+from edlz.services.inputs.paths import check_name, is_left_out, nearest_path
 from edlz.services.inputs.reading.format import Request
 from edlz.services.inputs.reading.params import parse_params
 from edlz.services.protocol.growing_plan import Piece
@@ -85,6 +85,8 @@ def settled_files(given: str, wait: Callable[[float], None] = time.sleep) -> lis
                 check_name(name)
             return whole
         if not any(map(os.path.exists, names)):
+            for place in filter(_is_missing, _places(given)):
+                raise ConfigError(f'training_data "{place}" does not exist', nearest_path(Path(place)))
             raise ConfigError(
                 f'training_data "{given}" has no files in it yet: what records are is learnt from the first ones',
                 "put one there, then start the job; it takes what comes later",
@@ -131,8 +133,10 @@ class FileWatch:
         self._settling = _Settling()
         self._refused: dict[str, _Stamp] = {}  # empty ones, and those that cannot be read, as they were then
         self._reasons: list[str] = []
+        self._gone: set[str] = set()  # places that were told to be gone
 
     def look(self) -> Piece:
+        self._tell_gone()
         shards, files = [], []
         for name in _files_by_now(self._source.origin):
             if name in self._taken or not self._settling.is_whole(name):
@@ -161,6 +165,15 @@ class FileWatch:
 
     def close(self) -> None:
         """There is nothing to let go of."""
+
+    def _tell_gone(self) -> None:
+        """Say of each place that it is gone, once until it is back: a file that was taken may go."""
+        places = _places(self._source.origin)
+        gone = {place for place in places if _is_missing(place) and place not in self._taken}
+        self._reasons += [
+            f"{place} is gone: nothing comes from it until it is back" for place in sorted(gone - self._gone)
+        ]
+        self._gone = gone
 
     def _counted(self, name: str) -> tuple[FileFacts | None, int]:
         """Return how many records a file has; none, if it cannot be taken: it may be put right."""
@@ -211,8 +224,7 @@ class _ShardWatch:
 
 def _files_by_now(given: str) -> Iterator[str]:
     """Yield what files there are, in the order of the places that are given, and there by their names."""
-    paths = [given] if os.path.lexists(given) or "," not in given else given.split(",")
-    for path in filter(None, map(str.strip, paths)):
+    for path in _places(given):
         if glob.has_magic(path) and not os.path.lexists(path):
             names = sorted(glob.glob(path, recursive=True))
         elif Path(path).is_dir():
@@ -220,6 +232,17 @@ def _files_by_now(given: str) -> Iterator[str]:
         else:
             names = [path]
         yield from (name for name in names if not is_left_out(os.path.basename(name)))
+
+
+def _places(given: str) -> list[str]:
+    """Return the files, folders and patterns that are given."""
+    paths = [given] if os.path.lexists(given) or "," not in given else given.split(",")
+    return [path for path in map(str.strip, paths) if path]
+
+
+def _is_missing(place: str) -> bool:
+    """Whether something is not there that is no pattern."""
+    return not glob.has_magic(place) and not os.path.lexists(place)
 
 
 def _stamp_of(name: str) -> _Stamp | None:

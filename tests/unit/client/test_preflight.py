@@ -256,6 +256,14 @@ def test_a_forgotten_symbol() -> None:
 def test_files_and_zoos_that_are_not_there() -> None:
     with pytest.raises(ModelError, match=r'--model_file="nope.py" does not exist'):
         locate_model(job(model_def="", model_file="nope.py"))
+    Path("models").mkdir()
+    with pytest.raises(ModelError, match=r'--model_file="models" is a folder') as refused:
+        locate_model(job(model_def="", model_file="models"))
+    assert refused.value.help == "name a file in it"
+    Path("models/a.py").touch()
+    with pytest.raises(ModelError) as refused:
+        locate_model(job(model_def="", model_file="models"))
+    assert refused.value.help == "name a file in it: --model_file=models/a.py"
     with pytest.raises(ModelError, match=r'--model_zoo="model_zo" is no directory') as raised:
         locate_model(job(model_zoo="model_zo"))
     assert raised.value.help == "nearest: model_zoo"

@@ -130,10 +130,23 @@ def test_a_folder_that_is_gone_has_nothing_new(tmp_path: Path) -> None:
     folder.mkdir()
     put(folder / "a.csv")
     watching = watch(begun(folder))
-    folder.rename(tmp_path / "away")
+    for _ in range(2):
+        folder.rename(tmp_path / "away")
+        assert watching.look().shards == ()
+        assert watching.take_refused() == [f"{folder} is gone: nothing comes from it until it is back"]
+        assert watching.look().shards == ()
+        assert watching.take_refused() == []
+        (tmp_path / "away").rename(folder)
+        assert watching.look().shards == ()  # it is known
+        assert watching.take_refused() == []
+
+
+def test_a_file_that_was_taken_may_go(tmp_path: Path) -> None:
+    put(tmp_path / "a.csv")
+    watching = watch(begun(tmp_path / "a.csv"))
+    (tmp_path / "a.csv").unlink()
     assert watching.look().shards == ()
-    (tmp_path / "away").rename(folder)
-    assert watching.look().shards == ()  # it is known
+    assert watching.take_refused() == []
 
 
 def test_a_relative_path_is_the_same_folder_from_anywhere(
@@ -157,6 +170,13 @@ def test_patterns_and_several_folders(tmp_path: Path) -> None:
     put(tmp_path / "two" / "c.csv")
     put(tmp_path / "two" / "d.txt")
     assert names(watching.look()) == ["c.csv", "b.csv"]
+
+
+def test_a_folder_that_never_was_is_a_slip(tmp_path: Path) -> None:
+    (tmp_path / "inbox").mkdir()
+    with pytest.raises(ConfigError, match='inbx" does not exist') as refused:
+        settled_files(f"{tmp_path}/inbx")
+    assert refused.value.help == f"nearest: {tmp_path}/inbox"
 
 
 def test_a_job_begins_with_some_file(tmp_path: Path) -> None:
