@@ -7,10 +7,11 @@ have.  Training tasks are `Training`'s affair, evaluation tasks `Evaluations'`, 
 
 from collections.abc import Callable, Hashable
 
+import msgspec
+
 from edlz.services.configuration.job_settings import JobSettings
 from edlz.services.errors import EdlzError, RemoteProtocolError
 from edlz.services.parameters.store import Store
-from edlz.services.protocol.concluded_rounds import CallbackNeeds
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import (
     NO_IDENTITY,
@@ -31,7 +32,6 @@ from edlz.services.protocol.messages import (
     WorkerTelemetry,
 )
 from edlz.services.protocol.plan import Plan
-from edlz.services.worker.core.asynchronous import AsynchronousTraining
 from edlz.services.worker.core.evaluations import Evaluations
 from edlz.services.worker.core.exports import Exports
 from edlz.services.worker.core.groups import inputs as groups
@@ -59,15 +59,17 @@ from edlz.services.worker.core.inputs import (
     Tick,
 )
 from edlz.services.worker.core.instructions import AskMaster, AskPartition, Build, Exit, Instruction, Outcome
-from edlz.services.worker.core.member import MemberTraining, own_replica, replica_of
+from edlz.services.worker.core.member import MemberTraining
 from edlz.services.worker.core.nonfinite_losses import NonFiniteLosses, is_nonfinite
 from edlz.services.worker.core.order_check import check_orders
 from edlz.services.worker.core.partition_directory import PartitionDirectory
 from edlz.services.worker.core.requests import Requests
-from edlz.services.worker.core.synchronous import SynchronousTraining
 from edlz.services.worker.core.training import Training
+from edlz.services.worker.core.training_choice import member_training, training_with_servers
 
 __all__ = ["WorkerCore"]
+
+_NOT_BUILT = ModelBuilt(has_tables=False, callbacks=None, stops_on_nan=False, computes_ahead=False)
 
 
 class WorkerCore:
@@ -102,11 +104,9 @@ class WorkerCore:
         self._exports = Exports()
         self._training: Training | None = None  # as soon as the model is built
         self._failure: Failure | None = None
-        self._callbacks: CallbackNeeds | None = None  # of the model
-        self._computes_ahead = False
+        self._model = _NOT_BUILT  # without the state that the job begins with
         self._losses = NonFiniteLosses()
         self._member: MemberTraining | None = None  # the same as `_training`, in an all-reduce job
-        self._endpoint, self._sees_job_dir = "", True  # where other members ask this one; what it sees
         self._partitions = PartitionDirectory()
         self._evaluations = Evaluations(self._partitions, self._ask)
         self._address_list: Identity = NO_IDENTITY  # the master's list that they were learnt from
@@ -247,14 +247,14 @@ class WorkerCore:
             exporting=self._exports.holding,
             exported=self._exports.report,
             failed_export=self._exports.failed,
-            callbacks=self._callbacks,
+            callbacks=self._model.callbacks,
             can_wait=self._heartbeat.was_idle,
             rounds=self._evaluations.rounds,
-            computes_ahead=self._computes_ahead,
+            computes_ahead=self._model.computes_ahead,
             barred=training.barred if training else (),
             member=None if self._member is None else self._member.replica.status(now),
-            member_endpoint=self._endpoint,
-            sees_job_dir=self._sees_job_dir,
+            member_endpoint=self._model.endpoint,
+            sees_job_dir=self._model.sees_job_dir,
         )
 
     @property
@@ -359,35 +359,20 @@ class WorkerCore:
 
     def _on_built(self, built: ModelBuilt, now: float) -> list[Instruction]:
         assert self.job is not None
-        self._callbacks = built.callbacks
-        settings = self.settings
+        self._model, settings = msgspec.structs.replace(built, base=None), self.settings
         self._losses.ends_job = built.stops_on_nan or settings.stop_on_nan
-        self._computes_ahead = built.computes_ahead
         requests = Requests(self.plan, self._partitions, settings.get_model_steps, self._ask, self.job.run)
-        about = (self.plan, self._partitions, requests, built.has_tables, self._status)
+        about = (self._partitions, requests, self._status)
         self._evaluations.has_tables, self._evaluations.run = built.has_tables, self.job.run
-        if built.base is not None:
-            self._endpoint, self._sees_job_dir = built.endpoint, built.sees_job_dir
-            return self._become_member(built.base, requests, now)
-        if self.plan.is_sync:
-            self._training = SynchronousTraining(*about)
-        else:
-            # Not with a version tolerance: rows that are one version older would be sent back.
-            looks_ahead = settings.prefetch_rows and not settings.sync_version_tolerance
-            self._training = AsynchronousTraining(*about, looks_ahead=looks_ahead)
-        return [*self._partitions.initialise(), *self._status(now)]
+        if built.base is None:
+            self._training = training_with_servers(built, self.plan, settings, about)
+            return [*self._partitions.initialise(), *self._status(now)]
+        assert self.incarnation is not None, "the model is built before the job is told"
+        self._member = member_training(built, self.plan, settings, self.incarnation, about)
+        self._training = self._member
+        return self._member.feed(groups.Built(built.base), now)
 
     # -- the group
-
-    def _become_member(self, base: Store, requests: Requests, now: float) -> list[Instruction]:
-        """The model is built in an all-reduce job: this worker may be a member of its group."""
-        assert self.incarnation is not None, "the model is built before the job is told"
-        model = (self.plan, self.settings, self._callbacks)
-        replica = replica_of(self.incarnation, *model, sees_job_dir=self._sees_job_dir)
-        self._partitions.be_own(own_replica(self.incarnation))
-        about = (self.plan, self._partitions, requests, self._status)
-        self._training = self._member = MemberTraining(*about, replica)
-        return self._member.feed(groups.Built(base), now)
 
     def _on_group(self, event: groups.Input, now: float) -> list[Instruction]:
         if self._member is None:
