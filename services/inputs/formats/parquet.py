@@ -20,6 +20,7 @@ from edlz.services.inputs.reading.arrow import (
     BadValueError,
     MissingValueError,
     kind_of,
+    plain_numbers,
     require_pyarrow,
     to_numpy,
 )
@@ -78,34 +79,25 @@ class OpenParquet:
         about = self._file.metadata
         counts = [about.row_group(place).num_rows for place in range(about.num_row_groups)]
         self._ends = np.cumsum(counts, dtype=np.int64)
-        self._groups: OrderedDict[int, Any] = OrderedDict()  # decoded ones, least recently used first
+        self._groups: OrderedDict[int, _RowGroup] = OrderedDict()  # decoded ones, least recently used first
         self._lock = threading.Lock()  # guards the file and the groups
 
     def __len__(self) -> int:
         return int(self._ends[-1]) if len(self._ends) else 0
 
     def read(self, first: int, count: int, order: Order | None = None) -> Columns:
-        import pyarrow
-
         if first < 0 or count < 0 or first + count > len(self):
             raise IndexError(f"{count} records from {first} on are not among {len(self)}")
-        parts = []
+        parts: list[_Part] = []
         place = int(np.searchsorted(self._ends, first, side="right"))
         at = first
         while at < first + count:
             begin = int(self._ends[place - 1]) if place else 0
             end = min(int(self._ends[place]), first + count)
-            parts.append(self._group(place).slice(at - begin, end - at))
+            parts.append((self._group(place), slice(at - begin, end - begin)))
             at, place = end, place + 1
-        if not parts:
-            schema = self._file.schema_arrow
-            parts = [pyarrow.schema([schema.field(column.name) for column in self._columns]).empty_table()]
-        table = parts[0] if len(parts) == 1 else pyarrow.concat_tables(parts)
         try:
-            values = {
-                column.name: self._values(column, found)
-                for column, found in zip(self._columns, table.columns, strict=True)
-            }
+            values = {column.name: self._values(column, parts) for column in self._columns}
         except BadValueError as error:
             is_missing = isinstance(error, MissingValueError)
             raise DataError(
@@ -121,21 +113,28 @@ class OpenParquet:
         with self._lock:
             self._groups.clear()
 
-    def _values(self, column: Column, values: Any) -> Any:
+    def _values(self, column: Column, parts: "Sequence[_Part]") -> Any:
+        """Return a column's values in parts of row groups, one after another."""
         import pyarrow
 
+        name = column.name
+        plain = [group.numbers[name][rows] for group, rows in parts if name in group.numbers]
+        if plain and len(plain) == len(parts):
+            return plain[0] if len(plain) == 1 else np.concatenate(plain)
+        chunks = [chunk for group, rows in parts for chunk in group.chunks(name, rows)]
+        values = pyarrow.chunked_array(chunks, None if chunks else self._file.schema_arrow.field(name).type)
         if isinstance(values.type, pyarrow.DictionaryType):
             values = values.cast(values.type.value_type)
         return to_numpy(column, values, self._defaults, masks=self._masks)
 
-    def _group(self, place: int) -> Any:
+    def _group(self, place: int) -> "_RowGroup":
         import pyarrow
 
         with self._lock:
-            table = self._groups.get(place)
-            if table is not None:
+            group = self._groups.get(place)
+            if group is not None:
                 self._groups.move_to_end(place)
-                return table
+                return group
             names = [column.name for column in self._columns]
             try:
                 # In the order of our columns, not in that of the file's.
@@ -146,10 +145,43 @@ class OpenParquet:
                 ) from error
             if is_address(self._name) and self._facts is not None:
                 as_planned(self._name, self._facts)  # pages have no checksums: one look is for them all
-            self._groups[place] = table
+            group = self._groups[place] = _RowGroup(self._columns, table, self._defaults)
             while sum(kept.nbytes for kept in self._groups.values()) > CACHE_BYTES and len(self._groups) > 1:
                 self._groups.popitem(last=False)
-            return table
+            return group
+
+
+class _RowGroup:
+    """A decoded row group: columns of numbers as tasks get them, by their names, and the others as Arrow has them.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+    table : pyarrow.Table
+        Of these columns.
+    defaults : mapping of str to value
+        Of columns whose gaps are filled as their tasks come.
+    """
+
+    def __init__(self, columns: Sequence[Column], table: Any, defaults: Mapping[str, Any]) -> None:
+        found = {
+            column.name: plain_numbers(column, values)
+            for column, values in zip(columns, table.columns, strict=True)
+            if column.name not in defaults
+        }
+        self.numbers = {name: array for name, array in found.items() if array is not None}
+        # Those of whole numbers are the same memory, and wanted where another row group has gaps.
+        floats = [name for name, array in self.numbers.items() if array.dtype.kind == "f"]
+        self._table = table.drop_columns(floats)
+        self.nbytes = self._table.nbytes + sum(self.numbers[name].nbytes for name in floats)
+
+    def chunks(self, name: str, rows: slice) -> list[Any]:
+        """Return Arrow's arrays of some rows of a column; of floats only if they are not among the numbers."""
+        chunks: list[Any] = self._table.column(name).slice(rows.start, rows.stop - rows.start).chunks
+        return chunks
+
+
+_Part = tuple[_RowGroup, slice]  # rows of a group
 
 
 def _facts(name: str) -> FileFacts:

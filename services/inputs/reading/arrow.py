@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edlz.core_ext import scanning
-from edlz.core_ext.columns import numbers
+from edlz.core_ext.columns import number, numbers
 from edlz.services.errors import ConfigError
 from edlz.services.protocol.plan import Column, ColumnKind
 
@@ -19,6 +19,7 @@ __all__ = [
     "arrow_type",
     "columns_of",
     "kind_of",
+    "plain_numbers",
     "require_pyarrow",
     "to_numpy",
 ]
@@ -111,6 +112,19 @@ def columns_of(
     return found
 
 
+def plain_numbers(column: Column, values: Any) -> npt.NDArray[Any] | None:
+    """Return a column's numbers as `to_numpy` has them without defaults; None if they are none of its type, or whole ones with gaps.
+
+    Parameters
+    ----------
+    values : pyarrow.Array or ChunkedArray
+    """
+    if column.kind not in _DTYPES or column.width:
+        return None
+    found = number(_one_array(values))
+    return found if found is not None and found.dtype == _DTYPES[column.kind] else None
+
+
 def to_numpy(
     column: Column, values: Any, defaults: Mapping[str, Any], *, masks: bool = False
 ) -> npt.NDArray[Any]:
@@ -132,8 +146,7 @@ def to_numpy(
     """
     import pyarrow
 
-    if isinstance(values, pyarrow.ChunkedArray):
-        values = values.chunk(0) if values.num_chunks == 1 else _joined(values)
+    values = _one_array(values)
     if column.width:
         return _vectors(column, values, defaults, masks=masks)
     if masks and values.null_count and column.kind in ("bool", "int32", "int64"):
@@ -166,9 +179,13 @@ def _texts(values: Any) -> npt.NDArray[np.object_]:
     return scanning.texts(memoryview(data or b"").cast("B"), places.astype(np.int64, copy=False))
 
 
-def _joined(values: Any) -> Any:
+def _one_array(values: Any) -> Any:
     import pyarrow
 
+    if not isinstance(values, pyarrow.ChunkedArray):
+        return values
+    if values.num_chunks == 1:
+        return values.chunk(0)
     return pyarrow.concat_arrays(values.chunks) if values.num_chunks else pyarrow.array([], values.type)
 
 
