@@ -92,7 +92,8 @@ async def check_cluster(
     ----------
     account : str
         The service account of the master's pod.
-    pods : one of each role, the master's first
+    pods : mapping of str to object, optional
+        One of each role, the master's first.
     """
     found = await _made(
         {

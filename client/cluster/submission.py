@@ -107,7 +107,8 @@ def launch(config: JobConfig, pods: Mapping[str, "V1Pod"], image: str, *, is_dry
 
     Parameters
     ----------
-    pods : one of each role; the master makes the others
+    pods : mapping of str to V1Pod
+        One of each role; the master makes the others.
     is_dry : bool
         Let the API server check the pod, and create nothing.
 

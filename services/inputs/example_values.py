@@ -39,7 +39,8 @@ class FeatureValues:
 
     Attributes
     ----------
-    rows : records that have one
+    rows : int
+        Records that have one.
     """
 
     kind: Literal["string", "float64", "int64"]

@@ -66,8 +66,10 @@ class PredictionManifest(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes
     ----------
-    checkpoint : the version that predicted
-    records : rows in all files
+    checkpoint : str
+        The version that predicted.
+    records : int
+        Rows in all files.
     skipped : tuple of int
         Tasks that were left out (`--skip_bad_tasks`), whose records have no rows.
     """

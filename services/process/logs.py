@@ -51,7 +51,8 @@ def configure_logging(
     ----------
     level : str, optional
         DEBUG, INFO, WARNING, ERROR or CRITICAL.
-    log_format : text or json
+    log_format : str
+        "text" or "json".
     role, ident, job : str, optional
         What a JSON line says of the process.
     stream : TextIO, optional
@@ -91,7 +92,8 @@ class CountingHandler(logging.StreamHandler[TextIO]):
     ----------
     stream : TextIO
         Where lines go.
-    clock : seconds, monotonic
+    clock : callable () -> float
+        Seconds, monotonic.
     """
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:

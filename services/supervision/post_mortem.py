@@ -35,8 +35,10 @@ class LastWords(NamedTuple):
 
     Attributes
     ----------
-    error : the message
-    where : `file:line in function` of the innermost frame that is no library's
+    error : str
+        The message.
+    where : str
+        `file:line in function` of the innermost frame that is no library's.
     help : str
         What to do.
     """

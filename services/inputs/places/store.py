@@ -47,7 +47,8 @@ class Stored:
 
     Attributes
     ----------
-    mark : what is another one for another content, as the place has it: an ETag, or else a time; perhaps nothing
+    mark : str
+        What is another one for another content, as the place has it: an ETag, or else a time; perhaps nothing.
     """
 
     name: str

@@ -28,10 +28,14 @@ class Found:
 
     Attributes
     ----------
-    counts : records of each file
-    facts : of each file
-    columns : of the records; none: they are byte strings
-    is_counted : whether the counts are exact; else only where a file begins was looked at
+    counts : sequence of int
+        Records of each file.
+    facts : sequence of FileFacts
+        Of each file.
+    columns : tuple of Column
+        Of the records; (): they are byte strings.
+    is_counted : bool
+        Whether the counts are exact; else only where a file begins was looked at.
     """
 
     counts: Sequence[int]
@@ -71,9 +75,12 @@ class Format(Protocol):
 
     Attributes
     ----------
-    name : as `reader_type` names it
-    suffixes : how the names of its files end
-    params : the parameters that it takes, each with a line of help
+    name : str
+        As `reader_type` names it.
+    suffixes : tuple of str
+        How the names of its files end.
+    params : mapping of str to str
+        The parameters that it takes, each with a line of help.
     """
 
     name: str
@@ -114,12 +121,17 @@ class Request:
 
     Attributes
     ----------
-    files : their paths
+    files : sequence of str
+        Their paths.
     params : Params
-    columns : the columns of the job's training data, if these records are for the same model
-    tell : called with a sentence about what a user may not expect
-    is_quick : it must take no longer than a second or so: large files need not be counted
-    leaves_out : columns of types that are not read are left out, and that is told; else they are errors
+    columns : tuple of Column
+        Those of the job's training data, if these records are for the same model.
+    tell : callable (str)
+        Called with a sentence about what a user may not expect.
+    is_quick : bool
+        It must take no longer than a second or so: large files need not be counted.
+    leaves_out : bool
+        Columns of types that are not read are left out, and that is told; else they are errors.
     """
 
     files: Sequence[str]

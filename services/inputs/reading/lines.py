@@ -49,9 +49,12 @@ class LineRules:
 
     Attributes
     ----------
-    quote : a byte, or NO_QUOTE
-    skips_empty : whether an empty line is no row
-    has_header : whether the first row is none of the records
+    quote : int
+        A byte, or NO_QUOTE.
+    skips_empty : bool
+        Whether an empty line is no row.
+    has_header : bool
+        Whether the first row is none of the records.
     """
 
     quote: int
@@ -65,11 +68,16 @@ class Lines:
 
     Attributes
     ----------
-    rows : how many there are; some, if `is_whole` is not so
-    start : where the first one begins
-    header : bytes of the header, or nothing
-    sample : bytes of the first rows
-    is_whole : whether all of it was looked at
+    rows : int
+        How many there are; some, if `is_whole` is not so.
+    start : int
+        Where the first one begins.
+    header : bytes
+        Of the header, or nothing.
+    sample : bytes
+        Of the first rows.
+    is_whole : bool
+        Whether all of it was looked at.
     """
 
     facts: FileFacts

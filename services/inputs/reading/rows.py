@@ -19,9 +19,12 @@ class Dialect:
 
     Attributes
     ----------
-    sep : one character
-    quote : one, or nothing
-    nulls : texts that stand for no value where a number should be
+    sep : str
+        One character.
+    quote : str
+        One, or nothing.
+    nulls : tuple of str
+        Texts that stand for no value where a number should be.
     """
 
     sep: str

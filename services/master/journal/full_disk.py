@@ -48,7 +48,8 @@ class FullDisk:
 
     Attributes
     ----------
-    waited_s : seconds so far
+    waited_s : float
+        Seconds so far.
     """
 
     def __init__(self, path: Path, limit_s: float | None = None) -> None:

@@ -31,7 +31,8 @@ class CallbackCalls:
     code : UserCode
     make : callable () -> SortedCallbacks
         Makes them, new ones each time.
-    model, optimizer : the user's own
+    model, optimizer : keras.Model, keras.optimizers.Optimizer
+        The user's own.
     rate : float or None
         The learning rate before any decision; None where it follows from the version.
     epochs : int

@@ -35,7 +35,8 @@ class ModelUpdates:
 
     Attributes
     ----------
-    keras : the user's optimizer
+    keras : keras.optimizers.Optimizer
+        The user's.
     optimizer : OptimizerSpec
     tables : tuple of TableSpec
     clipping : GradientClipping
