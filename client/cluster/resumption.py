@@ -50,7 +50,7 @@ def resume_on_cluster(at: Place, argv: Sequence[str]) -> int:
         If it runs, or its files went with its pods.
     """
     view = asked(at, lambda cluster: look_at_job(cluster, at))
-    if word := nothing_left(at.name, view.status):
+    if word := nothing_left(at.name, view.status, argv):
         print_sentence(word)
         return 0
     kept = asked(at, lambda cluster: _what_is_kept(cluster, at))

@@ -11,6 +11,7 @@ from edlz.client.job_files.settings_text import settings_in
 from edlz.services.configuration.arguments import read_config
 from edlz.services.configuration.flags import COMMANDS, DATA_FLAGS, Reader
 from edlz.services.configuration.job_config import NO_LIMIT, JobConfig, flags_by_spelling
+from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.configuration.origins import as_text
 from edlz.services.configuration.problems import InvalidConfigError, Problem, print_problems
 from edlz.services.protocol.job_status import JobStatus
@@ -20,11 +21,23 @@ if TYPE_CHECKING:
 
 __all__ = ["nothing_left", "resumed_settings"]
 
+_CHANGEABLE = f"what can be: {', '.join('--' + name for name in CHANGEABLE)}"
 
-def nothing_left(name: str, status: JobStatus) -> str:
-    """Return what there is to say of a job that is to be resumed, but has succeeded; nothing for any other one."""
+
+def nothing_left(name: str, status: JobStatus, argv: Sequence[str]) -> str:
+    """Return what there is to say of a job that is to be resumed, but has succeeded; nothing for any other one.
+
+    Raises
+    ------
+    InvalidConfigError
+        If a flag is unknown, or would have it train something else: that is not done.
+    """
     if status.state != "Succeeded":
         return ""
+    names = [_flag_of(token) for token in argv if token.startswith("--")]
+    problems = [problem for name in names if (problem := _unknown(name) or _refusal(name)) is not None]
+    if problems:
+        raise InvalidConfigError(problems)
     digest = f", digest {status.digest[:8]}" if status.digest else ""
     return f'job "{name}" has succeeded already (v{status.version}{digest}): nothing is left to do'
 
@@ -91,6 +104,14 @@ def _flag_of(token: str) -> str:
     return name.replace("-", "_").replace("__", "--", 1) if name.startswith("--") else name
 
 
+def _unknown(name: str) -> Problem | None:
+    spelling = name.removeprefix("--")
+    if spelling in flags_by_spelling():
+        return None
+    near = [f"--{other}" for other in nearest(spelling, CHANGEABLE)]
+    return Problem(f"no flag {name}", did_you_mean(near) or _CHANGEABLE)
+
+
 def _refusal(name: str) -> Problem | None:
     """What is wrong with a flag here: the plan of a job is fixed when it begins."""
     about = flags_by_spelling().get(name.removeprefix("--"))
@@ -98,5 +119,5 @@ def _refusal(name: str) -> Problem | None:
         return None  # an unknown one is reported as everywhere
     return Problem(
         f"{name} cannot be changed by resume: it is part of what the job trains",
-        f"what can be: {', '.join('--' + name for name in CHANGEABLE)}",
+        _CHANGEABLE,
     )

@@ -77,7 +77,7 @@ def resume_job(job: LocalJob, status: JobStatus, argv: Sequence[str]) -> int:
     ConfigError
         If it was started by hand, or cannot go on under these settings.
     """
-    if word := nothing_left(job.name, status):
+    if word := nothing_left(job.name, status, argv):
         print_sentence(word)
         return 0
     kept = job.path / SETTINGS

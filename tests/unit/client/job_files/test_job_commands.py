@@ -104,6 +104,10 @@ def test_a_job_that_has_succeeded_is_not_resumed(capsys: pytest.CaptureFixture[s
     said = 'job "mnist" has succeeded already (v7, digest 01234567): nothing is left to do\n'
     assert capsys.readouterr().out == said
     assert {file: file.stat().st_mtime_ns for file in path.rglob("*")} == before
+    assert main(["resume", "mnist", "--num_epochs=9", "--num_workres=3"]) == 2
+    said = capsys.readouterr().err
+    assert "error: --num_epochs cannot be changed by resume: it is part of what the job trains" in said
+    assert "error: no flag --num_workres\nhelp: did you mean --num_workers?" in said
 
 
 def test_a_job_from_before_may_have_a_longer_name(capsys: pytest.CaptureFixture[str], home: Path) -> None:
