@@ -28,6 +28,8 @@ __all__ = ["Finding", "check_flags", "idle_workers"]
 
 _HOST = re.compile(r"[0-9a-fA-F:]+|[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _ADDRESS = re.compile(r"(\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5}|[a-z]+://.+")
+_DROP = "drop one of the two"
+_SERVERS = "--distribution_strategy=ParameterServerStrategy"
 _MODEL_EXAMPLE = "e.g. --model_def=mnist.mnist_functional_api.custom_model"
 
 
@@ -191,7 +193,7 @@ def _check_modes(
             "use_async",
         )
     if config.is_allreduce:
-        yield from _check_allreduce(config)
+        yield from _check_allreduce(config, is_resumed=is_resumed)
     if config.watch_data:
         yield from _check_watching(config)
     if config.has_no_tables and config.embedding_threshold_bytes != NO_LIMIT:
@@ -204,7 +206,7 @@ def _check_modes(
         yield Finding("warning", ("num_workers", "grads_to_wait", "use_async"), idle)
 
 
-def _check_allreduce(config: JobConfig) -> Iterator[Finding]:
+def _check_allreduce(config: JobConfig, *, is_resumed: bool) -> Iterator[Finding]:
     reasons = {
         "use_async": "the members of a group take synchronous steps",
         "num_ps_pods": "the workers hold the model themselves",
@@ -218,7 +220,7 @@ def _check_allreduce(config: JobConfig) -> Iterator[Finding]:
     unused = {"get_model_steps": 1}  # else 0
     for name, reason in reasons.items():
         if getattr(config, name) != unused.get(name, 0):
-            yield _unfit(config, name, reason)
+            yield _unfit(config, name, reason, _SERVERS if is_resumed else _DROP)
 
 
 def _check_watching(config: JobConfig) -> Iterator[Finding]:
@@ -232,11 +234,11 @@ def _check_watching(config: JobConfig) -> Iterator[Finding]:
         yield _error(message, "mount the store, or copy files as they come", "watch_data", "training_data")
 
 
-def _unfit(config: JobConfig, name: str, reason: str) -> Finding:
+def _unfit(config: JobConfig, name: str, reason: str, help: str = _DROP) -> Finding:  # noqa: A002
     """Return that a flag does not fit the strategy."""
     value, strategy = getattr(config, name), f"--distribution_strategy={config.distribution_strategy}"
     given = f"--{name}" if value is True else f"--{name}={value}"
-    return _error(f"{given} with {strategy}: {reason}", "drop one of the two", name, "distribution_strategy")
+    return _error(f"{given} with {strategy}: {reason}", help, name, "distribution_strategy")
 
 
 def _check_workers(config: JobConfig) -> Iterator[Finding]:

@@ -236,6 +236,11 @@ def test_what_a_group_of_workers_cannot_do(flag: str, reason: str) -> None:
     )
 
 
+def test_a_group_that_is_resumed_can_have_servers_if_its_strategy_changes() -> None:
+    resumed = read_config([*NEEDED, ALLREDUCE, "--num_ps_pods=2"], "train", {}, begins_job=False)
+    assert only_error(resumed)[1] == "--distribution_strategy=ParameterServerStrategy"
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
