@@ -13,6 +13,7 @@ import pytest
 
 from edlz.services.predictions.output import MANIFEST, read_manifest
 from tests.processes import MODELS, HandJob, wait_for
+from tests.trapped_models import write_holding_model
 
 MODEL = (
     f"--model_file={MODELS}/tiny_tables.py",
@@ -110,7 +111,9 @@ def test_what_is_whole_is_left_alone(
 @pytest.mark.slow
 def test_losses_change_no_byte(undisturbed: Path, trained: Path, small_mnist: Path, tmp_path: Path) -> None:
     flags = predict(trained, small_mnist, tmp_path / "out")[:-2]
-    with HandJob(tmp_path, *flags, partitions=2) as job:
+    gate = tmp_path / "gate"
+    model = write_holding_model(tmp_path / "holds.py", "tiny_tables", small_mnist / "test", 135, gate)
+    with HandJob(tmp_path, *flags, f"--model_file={model}", partitions=2) as job:
         job.start(1)
         wait_for(lambda: list((tmp_path / "out").glob("part-*")), job.logs)
         job.kill("ps-1")
@@ -119,6 +122,7 @@ def test_losses_change_no_byte(undisturbed: Path, trained: Path, small_mnist: Pa
         job.start_ps(1)
         job.start_worker(1)
         job.kill("worker-0")
+        gate.touch()
         status = job.finish(without=("worker-0",))
     assert content(tmp_path / "out") == content(undisturbed)
     assert (status.records, status.records_total, status.ratio, status.state) == (200, 200, 1.0, "Succeeded")

@@ -1,15 +1,14 @@
 """An all-reduce job under `edlz train`: whatever is lost, it ends with the bits of parameter servers."""
 
 import re
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from edlz.api.recordio import Reader
 from edlz.services.storage.versions import list_versions
 from tests.processes import MODELS, HandJob, TrainJob, check_exactly_once
+from tests.trapped_models import write_lethal_model
 
 pytestmark = pytest.mark.fault
 
@@ -42,27 +41,6 @@ def write_or_die(self, state, tag, *, is_checkpoint):
 ReplicaFiles.write = write_or_die
 """
 """Behind a model's code: its worker is killed between its commit of a checkpoint's version and its part of it, once in a job."""
-
-POISON = """
-
-_plain_feed = feed
-
-
-def _poison(record):
-    import os, signal, zlib
-
-    if zlib.crc32(record) == {mark}:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return record
-
-
-def feed(dataset, mode, metadata):
-    import tensorflow as tf
-
-    checked = dataset.map(lambda record: tf.ensure_shape(tf.numpy_function(_poison, [record], tf.string), []))
-    return _plain_feed(checked, mode, metadata)
-"""
-"""Behind a model's code: whoever reads one record is killed, as by the kernel when there is no memory left."""
 
 Start = Callable[..., TrainJob]
 
@@ -251,11 +229,8 @@ def test_a_record_that_kills_members(
     workers: int, skips: bool, start: Start, tmp_path: Path, small_mnist: Path
 ) -> None:
     """The members that are left, or come, find which task it is in; it alone is left out, or named."""
+    model = write_lethal_model(tmp_path / "poison.py", "tiny_mlp", small_mnist / "train", 333)
     file = sorted((small_mnist / "train").iterdir())[0]
-    with Reader(file) as reader:
-        mark = zlib.crc32(reader.read(333, 1)[0])
-    model = tmp_path / "poison.py"
-    model.write_text((MODELS / "tiny_mlp.py").read_text() + POISON.format(mark=mark))
     flags = ("--skip_bad_tasks",) if skips else ()
     job = start(f"--model_file={model}", f"--num_workers={workers}", *flags, epochs="--num_epochs=1")
     status = job.finish(code=0 if skips else 1)

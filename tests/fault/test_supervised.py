@@ -2,17 +2,16 @@
 
 import os
 import signal
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from benchmarks.processes import is_complete
-from edlz.api.recordio import Reader
 from edlz.services.protocol.messages import Scaled, ScaleRequest
 from tests.fault.tiny_job import FLAGS, MODES
 from tests.processes import MODELS, TrainJob, check_exactly_once, wait_for
+from tests.trapped_models import write_lethal_model
 
 pytestmark = pytest.mark.fault
 
@@ -157,19 +156,7 @@ def test_a_record_that_kills_its_readers(
     skips: bool, start: Start, tmp_path: Path, small_mnist: Path
 ) -> None:
     """As the kernel does when there is no memory left: by SIGKILL, with nothing in the log."""
-    with Reader(sorted((small_mnist / "train").iterdir())[0]) as reader:
-        mark = zlib.crc32(reader.read(333, 1)[0])
-    model = tmp_path / "poison.py"
-    model.write_text(
-        f"{(MODELS / 'tiny_tables.py').read_text()}\n\n"
-        "_plain_feed = feed\n\ndef _poison(record):\n"
-        "    import os, signal, zlib\n"
-        f"    if zlib.crc32(record) == {mark}:\n        os.kill(os.getpid(), signal.SIGKILL)\n"
-        "    return record\n\n"
-        "def feed(dataset, mode, metadata):\n"
-        "    checked = dataset.map(lambda record: tf.ensure_shape(tf.numpy_function(_poison, [record], tf.string), []))\n"
-        "    return _plain_feed(checked, mode, metadata)\n"
-    )
+    model = write_lethal_model(tmp_path / "poison.py", "tiny_tables", small_mnist / "train", 333)
     flags = ("--skip_bad_tasks",) if skips else ()
     job = start("async", f"--model_file={model}", "--num_workers=1", "--num_epochs=1", *flags)
     status = job.finish(code=0 if skips else 1)
