@@ -38,11 +38,11 @@ def digest(folder: Path, data: Path, name: str, workers: int, *, kills: bool = F
     with HandJob(folder, *flags, partitions=2).start(workers) as job:
         gone: tuple[str, ...] = ()
         if kills:
-            wait_for(lambda: "Task:12 completed" in job.log("master"), "Task:12 completed", END_S)
+            wait_for(lambda: "Task:4 completed" in job.log("master"), "Task:4 completed", END_S)
             job.kill("worker-0")
             gone = ("worker-0",)
             job.start_worker(9)
-            wait_for(lambda: "Task:24 completed" in job.log("master"), "Task:24 completed", END_S)
+            wait_for(lambda: "Task:8 completed" in job.log("master"), "Task:8 completed", END_S)
             job.kill("ps-1")
             job.start_ps(1)
         status = job.finish(without=gone)

@@ -54,7 +54,7 @@ def digest(folder: Path, data: Path, given: str, *, kills: bool = False) -> str:
     with HandJob(folder, *flags, partitions=2).start(2) as job:
         gone: tuple[str, ...] = ()
         if kills:
-            wait_for(lambda: "Task:12 completed" in job.log("master"), "Task:12 completed", END_S)
+            wait_for(lambda: "Task:4 completed" in job.log("master"), "Task:4 completed", END_S)
             job.kill("worker-0")
             gone = ("worker-0",)
             job.start_worker(9)

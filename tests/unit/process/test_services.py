@@ -296,7 +296,7 @@ def test_who_has_no_master_any_more_ends(role: str) -> None:
         assert await life.code() == 5
         assert "does not answer any more" in str(life.error)
 
-    play(scene, orphan_secs=3.0)
+    play(scene, orphan_secs=3.0, num_epochs=20_000)  # it is not over before
 
 
 def test_a_worker_that_is_ended_while_it_closes_leaves_no_thread() -> None:

@@ -96,7 +96,7 @@ def nodes(emulated_cluster: TestCluster) -> TestCluster:
 
 def test_a_job_lives_through_losses_and_leaves_in_order(nodes: TestCluster, small_mnist: Path) -> None:
     on_volume = {"job_dir": "/kept/job"}  # which all pods of the job mount
-    job = Submitted(nodes, small_mnist, num_workers=2, num_ps_pods=1, num_epochs=6, **on_volume)
+    job = Submitted(nodes, small_mnist, num_workers=2, num_ps_pods=1, num_epochs=30, **on_volume)
     job.wait_for_training()
     nodes.delete("pods", pod_name(JOB, "worker-0"), grace_s=1)
     job.wait("a worker in its place", lambda: pod_name(JOB, "worker-2") in job.others())
