@@ -139,7 +139,6 @@ class GroupCourse:
     def on_state(self, written: StateWritten, now: float) -> list[Instruction]:
         """A state to go on from is whole, or could not be completed."""
         if not written.error:
-            self._unsaved = None
             return self._group.on_durable(written.name, now)
         if self._group.is_saved(written.name):  # meanwhile, in others' parts
             return []
