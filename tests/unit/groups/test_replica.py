@@ -144,13 +144,20 @@ def test_one_member_takes_all_steps_by_itself_and_seals() -> None:
 
 
 @pytest.mark.parametrize(("is_private", "sees_job_dir"), [(True, True), (False, False)])
-def test_what_no_other_process_would_see_is_not_written(*, is_private: bool, sees_job_dir: bool) -> None:
+def test_what_no_other_process_would_see_is_not_written(
+    is_private: bool, sees_job_dir: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nor has a member that does not see the master's folder a place for it: the job would end by that, when all is trained."""
     settings = JobSettings.of(builders.settings(private_job_dir=is_private).to_record())
     made = replica_of((1, 1), SCHEDULE.plan, settings, sees_job_dir=sees_job_dir)
     made.feed(Built(initial_store(SCHEDULE)), 0.0)
     made.feed(orders(1), 0.0)
     found = made.feed(orders(1, members=MEMBERS[:1], holders=((1, 1),)), 0.0)
+    named = Milestones.named
+    # Whoever has rank 0 may see the folder.
+    monkeypatch.setattr(
+        Milestones, "named", lambda self, version, now: (version + 1, named(self, version, now)[1])
+    )
     for now in (1e3, 1e6):
         found = compute(made, found, now)
         assert not only(WritePart, found)
@@ -451,6 +458,17 @@ def test_a_promise_waits_until_the_step_is_taken(*, is_join: bool) -> None:
     found = made.feed(Advanced(), 0.0)
     assert only(Abandon, found)
     assert (made.generation, made.name, made.phase) == ((1, 2), ((1, 1), 1), Phase.PROMISED)
+
+
+def test_who_refuses_late_does_not_end_a_step_whose_means_are_there() -> None:
+    made, advance = advancing()
+    made.feed(orders(2, is_join=True), 0.0)
+    refused = GroupRefused(reason="generation", generation=(1, 2))
+    assert made.feed(Answered((1, 2), ("reduce", 0, 1, 0), refused), 0.0) == []
+    assert made.phase is Phase.ADVANCING
+    advance.values.run()
+    assert only(Abandon, made.feed(Advanced(), 0.0))
+    assert made.name == ((1, 1), 1)
 
 
 def test_a_state_that_is_being_changed_is_given_to_nobody() -> None:

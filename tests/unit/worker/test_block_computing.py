@@ -164,6 +164,7 @@ def test_a_slow_block_reads_a_task_when_its_slot_may_be_computed_and_no_other() 
                 assert await told.get() == SlotBegins(2, slot.task, 0)
                 block.proceed(Proceed(1, slot.task))
                 block.proceed(Proceed(2, 1 - slot.task))
+                assert block._waits is not None, "for a word to this slot, of this block"
                 block.proceed(Proceed(2, slot.task))
                 block.proceed(Proceed(2, slot.task))
                 assert isinstance(await told.get(), SlotComputed)

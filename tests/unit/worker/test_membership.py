@@ -190,6 +190,39 @@ def test_a_part_has_the_state_before_the_step_that_follows(
     )
 
 
+def test_each_part_is_of_the_state_that_is_there_by_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy serves all who write the same part, and nobody behind the next step, or in another group."""
+    store = initial_store(SCHEDULE)
+    seen: list[State] = []
+
+    def write(self: ReplicaFiles, state: State, tag: str, *, is_checkpoint: bool) -> PartInfo | None:
+        seen.append(state)
+        return None
+
+    monkeypatch.setattr(ReplicaFiles, "write", write)
+    values = store.prepare(MeanStep(minibatches=((0, 0, False, False, None),), learning_rate=0.1))
+
+    def begin(member: Membership) -> None:
+        for is_checkpoint in (False, True):
+            member.write(WritePart((1, 1), part_of(store.view((1, 1)), 0, 1), is_checkpoint))
+        member.advance(Advance(values))
+        store.advance(values)
+        member.write(WritePart((1, 1), part_of(store.view((1, 1)), 0, 1)))
+        member.abandon()
+        member.write(WritePart((1, 2), part_of(store.view((1, 1)), 1, 2)))
+
+    told_when(tmp_path, begin, 5)
+    assert [(state.version, state.partition, state.partitions) for state in seen] == [
+        (0, 0, 1),
+        (0, 0, 1),
+        (1, 0, 1),
+        (1, 1, 2),
+    ]
+    assert seen[0] is seen[1]
+
+
 def test_parts_of_its_own_come_one_in_each_turn_of_the_loop(tmp_path: Path) -> None:
     about = {"generation": (1, 1), "version": 0, "rank": 0, "headers": ()}
     parts = [Reduce(bucket=bucket, **about) for bucket in range(3)]  # type: ignore[arg-type]
