@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from edlz.services.master.core.groups import evictions, links
+from edlz.services.master.core.groups import evictions, links, rendezvous
 from edlz.services.master.core.groups.hangs import Hangs
 from edlz.services.master.core.groups.rendezvous import Rendezvous
 from edlz.services.protocol.messages import GroupRefused, Identity, MemberStatus, Reduce
@@ -112,7 +112,7 @@ RULES: dict[str, tuple[Callable[[GroupJob], float], GroupSchedule, tuple[Patch, 
     "adopt": (
         seconds,
         schedule(1, GroupFault(at=0.1, kind="master", during="staged", nth=9)),
-        ((Rendezvous, "_is_in", lambda *_: False),),
+        ((rendezvous, "whole_group", lambda *_: None),),
     ),
     "durable": (
         figure("commits"),

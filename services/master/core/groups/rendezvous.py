@@ -33,6 +33,7 @@ from edlz.services.master.core.groups.hangs import HANG_S
 from edlz.services.master.core.groups.held_states import HeldStates
 from edlz.services.master.core.groups.joins import Joins
 from edlz.services.master.core.groups.status_check import check_status
+from edlz.services.master.core.groups.whole_group import whole_group
 from edlz.services.master.core.groups.written_states import WrittenStates
 from edlz.services.protocol.groups import BASE, DurableState
 from edlz.services.protocol.ledger import TaskSet
@@ -319,23 +320,17 @@ class Rendezvous:
 
     def _settle(self, live: tuple[Identity, ...], now: float) -> list[Instruction]:
         """Go on with a group that is whole; begin anew when whoever is there has had the time to say so."""
-        groups = {(status.generation, status.members) for status in self._statuses.values() if status.members}
-        for generation, members in sorted(groups, reverse=True)[:1]:
-            if all(self._is_in(member, generation, members) and member in live for member in members):
-                self._enter(Stage.FORMED)
-                self.generation, self._group, self._candidates = generation, members, members
-                return [
-                    Tell(f"Training goes on with {_workers(len(members))}."),
-                    *self._begin_history(self._statuses[members[0]].source),
-                ]
+        group = whole_group(self._statuses, live)
+        if group is not None:
+            self._enter(Stage.FORMED)
+            self.generation, self._group = group
+            self._candidates = self._group
+            went_on = Tell(f"Training goes on with {_workers(len(self._group))}.")
+            return [went_on, *self._begin_history(self._statuses[self._group[0]].source)]
         is_new = self._term == 1 and live
         if is_new or now - self._began_s > SILENT_S + 2:
             return self._open(live, now)
         return []
-
-    def _is_in(self, who: Identity, generation: Identity, members: tuple[Identity, ...]) -> bool:
-        status = self._statuses.get(who)
-        return status is not None and (status.generation, status.members) == (generation, members)
 
     def _open(
         self, live: tuple[Identity, ...], now: float, *, why: str = "", is_join: bool = False
