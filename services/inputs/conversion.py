@@ -17,6 +17,7 @@ from edlz.services.inputs.data import RecordSource
 from edlz.services.inputs.known_formats import GZIP, known_formats
 from edlz.services.inputs.listing import Listed
 from edlz.services.inputs.reading.arrow import arrow_type, require_pyarrow
+from edlz.services.inputs.reading.format import CHANGED_HELP
 from edlz.services.inputs.reading.records import Columns, Records
 from edlz.services.protocol.plan import Column, TaskRange
 from edlz.services.storage.durable import fsync_path
@@ -46,9 +47,20 @@ def record_blocks(listed: Listed, most: int | None = None) -> Iterator[Records]:
                 if not count:
                     return
                 left -= count
-                yield source.read(TaskRange(name=shard.name, first=first, count=count))
+                yield _read(source, TaskRange(name=shard.name, first=first, count=count))
     finally:
         source.close()
+
+
+def _read(source: RecordSource, task: TaskRange) -> Records:
+    try:
+        return source.read(task)
+    except DataError as error:
+        if error.help != CHANGED_HELP:  # which speaks of a job
+            raise
+        raise DataError(
+            f"{task.name} has changed while it was read", "wait until nobody writes into it, then do it again"
+        ) from error
 
 
 def check_target(given: str) -> Path:

@@ -33,6 +33,9 @@ def pack(path: Path) -> tuple[bytes, ...]:
         strict_json.decode(data, Statistics)
     except FileNotFoundError as error:
         raise ConfigError(f"{flag} does not exist", _HELP) from error
+    except IsADirectoryError as error:
+        file = path / "statistics.json"
+        raise ConfigError(f"{flag} is a folder", f"--{FLAG}={file}" if file.is_file() else _HELP) from error
     except OSError as error:
         raise ConfigError(f"{flag} cannot be read: {error.strerror or error}", _HELP) from error
     except msgspec.DecodeError as error:

@@ -101,6 +101,13 @@ def test_what_is_known_nowhere_is_named() -> None:
 def test_a_file_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="does not exist") as raised:
         pack(tmp_path / "none.json")
+    with pytest.raises(ConfigError, match="is a folder") as refused:
+        pack(tmp_path)
+    assert "edlz analyze" in refused.value.help
+    (tmp_path / "statistics.json").touch()
+    with pytest.raises(ConfigError, match="is a folder") as refused:
+        pack(tmp_path)
+    assert refused.value.help == f"--statistics={tmp_path}/statistics.json"
     assert "edlz analyze" in raised.value.help
     (tmp_path / "other.json").write_text('{"a": 1}')
     with pytest.raises(ConfigError, match=r'other\.json" is no file of statistics'):

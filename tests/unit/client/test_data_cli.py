@@ -3,7 +3,9 @@
 import json
 import random
 import resource
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow
 import pytest
@@ -15,6 +17,7 @@ from edlz.client.cli import main
 from edlz.client.screen import long_work
 from edlz.services.inputs import conversion
 from edlz.services.inputs.listing import list_data
+from edlz.services.inputs.reading.records import Records
 from tests.same_rows import write_rows
 
 
@@ -92,6 +95,28 @@ def test_convert_says_how_far_it_is(
     assert said.out.startswith("out.recordio  40 records, ")
     assert "converting rows.csv  " in said.err
     assert "\r" not in said.err
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.parquet", "rows.tfrecord"])
+def test_a_file_that_changes_meanwhile_is_refused(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole, count = conversion.record_blocks, 0
+
+    def grown(*asked: Any) -> Iterator[Records]:
+        nonlocal count
+        with open(name, "ab") as file:
+            count += file.write(b"7")
+        return whole(*asked)
+
+    monkeypatch.setattr(conversion, "record_blocks", grown)
+    assert main(["data", "convert", name, "all.recordio"]) == 1
+    assert count
+    assert capsys.readouterr().err == (
+        f"error: {name} has changed while it was read\n"
+        "help: wait until nobody writes into it, then do it again\n"
+    )
+    assert not list(Path().glob("*all*")) + list(Path().glob(".*"))
 
 
 def test_convert_to_parquet_keeps_columns_and_types() -> None:
