@@ -7,11 +7,28 @@ from typing import Any
 
 from edlz.services.worker.engine.tensorflow.backend import tf
 
-__all__ = ["is_batched", "line_of_call"]
+__all__ = ["is_batched", "knows_its_length", "line_of_call"]
 
 # Through these single records stay single records, and batches stay batches.
 _PASSING = ("Cache", "Filter", "Map", "Options", "Prefetch", "Repeat", "Shuffle", "Skip", "Take")
 _BATCHING = ("BatchDataset", "GroupByWindowDataset")  # the latter is what bucket_by_sequence_length makes
+
+# What of these gives as many elements as `cardinality` says, where it says so.
+_COUNTED = frozenset(
+    {
+        "Batch",
+        "Cache",
+        "Map",
+        "Options",
+        "Prefetch",
+        "Repeat",
+        "Shuffle",
+        "Skip",
+        "Take",
+        "TensorSlice",
+        "Variant",
+    }
+)
 
 _UNKNOWN, _SINGLE = -2, -1  # in place of a length: of a tensor of any rank, of a single value
 
@@ -35,6 +52,12 @@ def is_batched(dataset: Any, *, with_whole: bool = False) -> bool:
         if not name.startswith(_PASSING) or (lengths == {_UNKNOWN} and name.startswith("Map")):
             return False
         dataset = getattr(dataset, "_input_dataset", None)
+
+
+def knows_its_length(dataset: Any) -> bool:
+    """Whether a dataset ends where its `cardinality` says: none that filters, or whose length the user claims."""
+    kind = type(dataset).__name__.lstrip("_").removeprefix("Parallel").removesuffix("Dataset")
+    return kind in _COUNTED and all(map(knows_its_length, dataset._inputs()))
 
 
 def line_of_call(

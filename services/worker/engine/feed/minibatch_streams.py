@@ -51,6 +51,7 @@ class _TaskInLane:
     end: int | None = None  # the first minibatch that must not be looked at
     ahead: Any = None
     is_started: bool = False  # its first minibatch has been looked for
+    is_read: bool = False  # `ahead` is known to be its last one
 
     @property
     def task(self) -> int:
@@ -310,11 +311,11 @@ class _Lane:
     def _look_ahead(self, held: _TaskInLane) -> bool:
         """Fetch the next minibatch; return whether there was none left."""
         assert self.stream is not None
-        found = self.stream.next(held.assignment)
+        found = self.stream.next(held.assignment) if not held.is_read else None
         if found is None:
             held.ahead = None
             return True
-        place, held.ahead = found
+        place, held.ahead, held.is_read = found
         assert place == held.position, f"minibatch {place} came for {held.position}"
         return False
 

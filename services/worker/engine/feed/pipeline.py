@@ -77,8 +77,10 @@ class Stream(Protocol):
     def start(self, assignment: Assignment) -> None:
         """Queue an assignment; its records are read ahead."""
 
-    def next(self, assignment: Assignment) -> tuple[int, Element] | None:
-        """Return the index and tensors of the next minibatch; None, once, where the assignment ends.
+    def next(self, assignment: Assignment) -> tuple[int, Element, bool] | None:
+        """Return the index and tensors of the next minibatch, and whether it is known to be the assignment's last.
+
+        Behind one that is nothing more of the assignment comes; behind others None comes once, where it ends.
 
         Raises whatever reading or the user's code raised; only `close` may follow then.
         """
@@ -169,17 +171,27 @@ def _fed(contract: ModelContract, settings: FeedSettings, records: Any, size: An
 
 
 def _minibatches(records: Any, size: Any) -> Any:
-    """Return the dataset of these records' minibatches; their number of rows is open, as the last one may be short."""
-    dataset = tf.data.Dataset.from_tensors(records).rebatch(size)
-    if all(spec.shape[0] is None for spec in tf.nest.flatten(dataset.element_spec)):
-        return dataset
-    # The number of records is known: so would be that of a minibatch.
-    count, size = tf.shape(tf.nest.flatten(records)[0], tf.int64)[0], tf.cast(size, tf.int64)
+    """Return the dataset of these records' minibatches, of known length; the rows of one are open, as the last may be short.
 
-    def cut(start: Any) -> Any:
-        return tf.nest.map_structure(lambda tensor: tensor[start : start + size], records)
-
-    return tf.data.Dataset.range(0, count, size).map(cut)
+    `Dataset.rebatch` would map them first, through a function that is made ready for each task; nor does it know how many
+    they are.
+    """
+    tensors = tf.nest.flatten(records)
+    spec = tf.nest.map_structure(
+        lambda tensor: tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype), records
+    )
+    count, size = tf.shape(tensors[0], tf.int64)[0], tf.cast(size, tf.int64)
+    variant = tf.raw_ops.RebatchDatasetV2(
+        input_dataset=tf.data.experimental.to_variant(tf.data.Dataset.from_tensors(records)),
+        batch_sizes=[size],
+        drop_remainder=False,
+        output_types=[tensor.dtype for tensor in tensors],
+        output_shapes=[each.shape for each in tf.nest.flatten(spec)],
+    )
+    minibatches = tf.data.experimental.from_variant(variant, spec)
+    counted = minibatches.apply(tf.data.experimental.assert_cardinality((count + size - 1) // size))
+    # It is no user's claim: see `knows_its_length`.
+    return tf.data.experimental.from_variant(tf.data.experimental.to_variant(counted), spec)
 
 
 def _checked_batches(dataset: Any) -> Any:

@@ -89,14 +89,15 @@ class _SeparateStreams:
         except Exception as e:  # raised when it is this assignment's turn
             self._failures[assignment.number] = e
 
-    def next(self, assignment: Assignment) -> tuple[int, Element] | None:
+    def next(self, assignment: Assignment) -> tuple[int, Element, bool] | None:
         failure = self._failures.pop(assignment.number, None)
         if failure is not None:
             raise failure
         found = next(self._iterators[assignment.number], None)
         if found is None:
             del self._iterators[assignment.number]
-        return found
+            return None
+        return *found, False
 
     def close(self) -> None:
         self._iterators.clear()

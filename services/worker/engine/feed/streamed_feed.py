@@ -20,6 +20,7 @@ from edlz.services.errors import LocalProtocolError, ModelError
 from edlz.services.inputs.reading.records import Records
 from edlz.services.worker.engine.contract.model_module import ModelContract
 from edlz.services.worker.engine.feed.bad_record import blame_record
+from edlz.services.worker.engine.feed.dataset_calls import knows_its_length
 from edlz.services.worker.engine.feed.pipeline import (
     ENDLESS,
     PREFETCHED,
@@ -41,9 +42,11 @@ from edlz.services.worker.engine.user_code.user_code import Blame
 
 __all__ = ["StreamedFeed"]
 
-# Assignment and index are one number, so that no `map` has to put the former to each minibatch.
-_MOST_IN_A_TASK = 2**32
-_END = _MOST_IN_A_TASK - 1
+# A minibatch's name is one number, made of its assignment's and of how many are left with it: no `map` has to put the former
+# to each, and the last one is known where a dataset knows its length.
+_NAMES_OF_ONE = 2**32
+_MANY = _NAMES_OF_ONE - 1  # are left, where it does not; then a marker, with none left, tells the end
+_NOTHING = -1  # in place of the first minibatch to be looked for
 _CLOSED = -1  # the number of what comes, without records, when a stream is closed
 
 _PYTHON_OPS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
@@ -120,7 +123,7 @@ class StreamedFeed:
         return blame_record(self.settings, assignment, run, maps_in_python)
 
     def _trace(self, stream: Any) -> Any:
-        """One task's minibatches, each with a number made of its assignment's and its index, and a marker behind them."""
+        """One task's minibatches, each with its name, and a marker behind them where they are not counted."""
         form = self.settings.form
         marks, *arrays = tf.numpy_function(self._pull, [stream], [tf.int64, *form.packed_dtypes])
         number, first = tf.unstack(marks, 2)
@@ -128,15 +131,19 @@ class StreamedFeed:
         batches, cardinality = batches_of(self._contract, self.settings, records)
         spec = batches.element_spec
         self.spec = seen(spec, self.settings)
-        infinite = tf.constant(tf.data.INFINITE_CARDINALITY, tf.int64)
-        is_finite = tf.debugging.assert_none_equal(cardinality, infinite, message=ENDLESS)
+        is_finite = tf.raw_ops.Assert(
+            condition=tf.not_equal(cardinality, tf.data.INFINITE_CARDINALITY), data=[ENDLESS]
+        )
         with tf.control_dependencies([is_finite]):
             first = tf.identity(first)
-        start = number * _MOST_IN_A_TASK
-        names = tf.data.Dataset.range(start + first, start + _END)
-        named = tf.data.Dataset.zip(names, batches.skip(first))
-        end = (start + _END, tf.nest.map_structure(_empty, spec))
-        return named.concatenate(tf.data.Dataset.from_tensors(end))
+        count = batches.cardinality() if knows_its_length(batches) else tf.constant(0, tf.int64)
+        is_counted = (first >= 0) & (count > first)
+        left = tf.where(is_counted, count - first, tf.where(first >= 0, tf.constant(_MANY, tf.int64), 0))
+        end = number * _NAMES_OF_ONE
+        names = tf.data.Dataset.range(end + left, end, -1)
+        named = tf.data.Dataset.zip(names, batches.skip(tf.maximum(first, 0)))
+        marker = tf.data.Dataset.from_tensors((end, tf.nest.map_structure(_empty, spec)))
+        return named.concatenate(marker.take(tf.where(is_counted, tf.constant(0, tf.int64), 1)))
 
     def _pull(self, stream: Any) -> tuple[Any, ...]:
         """Runs in TensorFlow's threads: waits, without the GIL, for the next assignment and reads it.
@@ -148,12 +155,12 @@ class StreamedFeed:
         assignment = inbox.get() if inbox is not None else None
         if assignment is None:
             self._inboxes.pop(int(stream), None)
-            return self._packed(_CLOSED, _END, self.settings.form.nothing)
+            return self._packed(_CLOSED, _NOTHING, self.settings.form.nothing)
         try:
             records = self.settings.read(assignment)
         except Exception as e:  # raised in the compute thread, where it means something
             self.failures[assignment.number] = e
-            return self._packed(assignment.number, _END, self.settings.form.nothing)
+            return self._packed(assignment.number, _NOTHING, self.settings.form.nothing)
         return self._packed(assignment.number, assignment.first, records)
 
     def _packed(self, number: int, first: int, records: Records) -> tuple[Any, ...]:
@@ -171,6 +178,7 @@ class _SharedStream:
     ) -> None:
         self._feed, self._inbox = feed, inbox
         self._iterator: DatasetIterator | None = iterator
+        self._end = -1, 0  # of which assignment, and the index behind its last minibatch
         # An iterator waits, when it is freed, for the thread that waits for an assignment: free that first,
         # also if nobody closes the stream.
         self._free_thread = weakref.finalize(self, inbox.put, None)
@@ -178,7 +186,7 @@ class _SharedStream:
     def start(self, assignment: Assignment) -> None:
         self._inbox.put(assignment)
 
-    def next(self, assignment: Assignment) -> tuple[int, Element] | None:
+    def next(self, assignment: Assignment) -> tuple[int, Element, bool] | None:
         assert self._iterator is not None, "the stream is closed"
         try:
             name, element = next(self._iterator)
@@ -193,10 +201,14 @@ class _SharedStream:
         failure = self._feed.failures.pop(assignment.number, None)
         if failure is not None:
             raise failure
-        number, place = divmod(int(name), _MOST_IN_A_TASK)
+        number, left = divmod(int(name), _NAMES_OF_ONE)
         if number != assignment.number:
             raise LocalProtocolError(f"minibatches of run {number} came for run {assignment.number}")
-        return (place, seen(element, self._feed.settings)) if place != _END else None
+        if not left:
+            return None
+        if self._end[0] != number:
+            self._end = number, assignment.first + left
+        return self._end[1] - left, seen(element, self._feed.settings), left == 1
 
     def close(self) -> None:
         self._free_thread()

@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 
 from edlz.api.feeds import Mode
+from edlz.services.protocol.plan import TaskRange
 from edlz.services.protocol.seeds import permutation
 from edlz.services.worker.engine.feed.batch_structure import record_count
+from edlz.services.worker.engine.feed.task_reader import Assignment
+from edlz.services.worker.engine.user_code.user_code import TaskError
 from tests.unit.engine.feed.feeds import (
     CHUNKED,
     FORMS,
@@ -201,3 +204,35 @@ def test_evaluation_has_no_training_shuffle(make):
     lanes = make(source, mode=Mode.EVALUATION, read=lambda a: [record(a.task, i) for i in range(TASK)])
     begin(lanes, 0)
     assert joined(values(lanes, 0)) == list(range(TASK))
+
+
+@pytest.mark.parametrize(
+    ("feed", "flags"),
+    [
+        ("dataset.map(parse)", [False, False, True]),
+        ("dataset.map(parse).shuffle(9).repeat(2).prefetch(1)", [False, False, False, False, True]),
+        ("dataset.map(parse).filter(lambda x, y: True)", [False, False, False, None]),
+        ("dataset.map(parse).take_while(lambda x, y: True)", [False, False, False, None]),
+        ("dataset.map(parse).ignore_errors()", [False, False, False, None]),
+    ],
+)
+def test_the_last_minibatch_is_known_where_the_length_is(make, feed, flags):
+    """Without one more element behind it, which tells the end."""
+    stream = make(feed_that(feed))._feed.open()
+    found = []
+    for number in (1, 2):
+        assignment = Assignment(number, 0, TaskRange(name="", first=0, count=TASK), first=number - 1)
+        stream.start(assignment)
+        for place, _ in enumerate(flags[number - 1 :], number - 1):
+            got = stream.next(assignment)
+            assert got is None or got[0] == place
+            found.append(got and got[2])
+    stream.close()
+    assert found == flags + flags[1:]
+
+
+def test_a_length_that_a_feed_claims_is_looked_at(make):
+    lanes = make(feed_that("dataset.map(parse).apply(tf.data.experimental.assert_cardinality(8))"))
+    begin(lanes, 1)
+    with pytest.raises(TaskError):
+        values(lanes, 1)
