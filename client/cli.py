@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any
 
 from edlz.client.help.pages import COMMANDS, asked_help, unknown_command
-from edlz.client.interruption import Interrupted, ended_by_signals
+from edlz.client.screen.interruption import Interrupted, ended_by_signals
 from edlz.client.screen.terminal import LeftTheView
 from edlz.services.configuration.flags import READERS
 from edlz.services.configuration.job_config import edlz_home

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from edlz.client.interruption import Interrupted
+from edlz.client.screen.interruption import Interrupted
 from edlz.client.screen.spans import UNICODE, Glyphs, Line, Span, bar, fit, width_of
 from edlz.client.screen.terminal import display_for, glyphs_for, has_colour
 from edlz.client.screen.wording import count_of, due_again_s, duration, percent, size

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from edlz.client.cli import main
-from edlz.client.interruption import Interrupted, ended_by_signals
+from edlz.client.screen.interruption import Interrupted, ended_by_signals
 from edlz.client.screen.long_work import Amount
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
