@@ -126,7 +126,7 @@ class Group:
 
     def is_saved(self, name: SnapshotName) -> bool:
         """Whether a state is whole among those to go on from."""
-        return self._rendezvous.has_state(name)
+        return self._rendezvous.has_written(name, is_checkpoint=False)
 
     def on_unsaved(self, name: SnapshotName, now: float) -> tuple[bool, list[Instruction]]:
         """A state could not be completed; whether the job cannot end without it, so that it is tried again."""
@@ -187,7 +187,8 @@ class Group:
         """The version that all members have, if it is whole as a checkpoint, by whomever it was completed."""
         statuses = () if self._core is None else self._core.statuses
         name = min((status.name for status in statuses), default=BASE)
-        return name[1] if statuses and self._rendezvous.has_checkpoint(name) else None
+        is_saved = statuses and self._rendezvous.has_written(name, is_checkpoint=True)
+        return name[1] if is_saved else None
 
     @property
     def first_open(self) -> int:

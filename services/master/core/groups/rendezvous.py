@@ -231,13 +231,9 @@ class Rendezvous:
         """The names of the newest states that lie on the disk, whole."""
         return self._states.durable
 
-    def has_checkpoint(self, name: SnapshotName) -> bool:
-        """Whether a state lies there whole as a checkpoint."""
-        return self._states.has_checkpoint(name)
-
-    def has_state(self, name: SnapshotName) -> bool:
-        """Whether a state lies there whole among those to go on from."""
-        return self._states.has_state(name)
+    def has_written(self, name: SnapshotName, *, is_checkpoint: bool) -> bool:
+        """Whether a state lies there whole: as a checkpoint, or among those to go on from."""
+        return self._states.has(name, is_checkpoint=is_checkpoint)
 
     def take_begun(self) -> list[int]:
         """Return, once, the versions that groups have begun with: one that has come to a version may have been behind it."""
@@ -485,7 +481,7 @@ class Rendezvous:
             if not (is_full and status.phase == "sealed" and status.generation == self.generation):
                 return []
         name = next(iter(statuses.values())).name
-        if self.keeps_states and not self._states.has_state(name):
+        if self.keeps_states and not self._states.has(name, is_checkpoint=False):
             self._states.reopen(name)
             return []
         self._enter(Stage.COMPLETE)

@@ -38,9 +38,9 @@ class WrittenStates:
         """The names of what is whole, in their order."""
         return tuple(sorted({name for name, _ in self._durable}))
 
-    def has_checkpoint(self, name: SnapshotName) -> bool:
-        """Whether a state is whole as a checkpoint."""
-        return (name, True) in self._durable
+    def has(self, name: SnapshotName, *, is_checkpoint: bool) -> bool:
+        """Whether a state is whole: as a checkpoint, or among those to go on from."""
+        return (name, is_checkpoint) in self._durable
 
     def is_checkpointed(self, name: SnapshotName) -> bool:
         """Whether a state is whole as a checkpoint, or all parts of it are there."""
@@ -54,10 +54,6 @@ class WrittenStates:
         if not is_checkpoint:
             self._unsaved.discard(name)
         self._bound()
-
-    def has_state(self, name: SnapshotName) -> bool:
-        """Whether a state is whole among those to go on from."""
-        return (name, False) in self._durable
 
     def note_unsaved(self, name: SnapshotName) -> None:
         """The manifest of a state that is no checkpoint could not be written."""
