@@ -125,8 +125,9 @@ class Group:
         return self._feed(events.Durable(name, is_checkpoint), now)
 
     def is_saved(self, name: SnapshotName) -> bool:
-        """Whether a state is whole among those to go on from."""
-        return self._rendezvous.has_written(name, is_checkpoint=False)
+        """Whether a state is whole among those to go on from, or a later one is, so that nobody needs it."""
+        core = self._rendezvous
+        return core.has_written(name, is_checkpoint=False) or any(other > name for other in core.durable)
 
     def on_unsaved(self, name: SnapshotName, now: float) -> tuple[bool, list[Instruction]]:
         """A state could not be completed; whether the job cannot end without it, so that it is tried again."""
