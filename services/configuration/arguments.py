@@ -83,7 +83,7 @@ def parse_arguments(argv: Sequence[str], service: Reader) -> JobConfig:
             raise SystemExit(0)
         reading = read_config(argv, service, os.environ)
         config = reading.checked()
-        if service in ("master", "ps") and not (config.endpoint or config.host):
+        if service in ("master", "ps", "worker") and not (config.endpoint or config.host):
             busy = port_problem(config.port)
             if busy is not None:
                 raise InvalidConfigError([busy])

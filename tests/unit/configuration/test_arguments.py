@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from edlz.services.configuration.arguments import Reading, parse_arguments, read_config
-from edlz.services.configuration.flags import LATER_FLAGS
+from edlz.services.configuration.flags import LATER_FLAGS, Reader
 from edlz.services.configuration.nearest import did_you_mean, edit_distance, nearest
 from edlz.services.configuration.problems import InvalidConfigError, Problem, print_problems
 
 NEEDED = ("--model_def=m.n.custom_model", "--training_data=data")
+ELSEWHERE = ("--master_addr=localhost:50001",)
 
 
 def read(*argv: str, reader: str = "train", **environ: str) -> Reading:
@@ -489,17 +490,23 @@ def test_a_service_has_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--worker_id N" in capsys.readouterr().out
 
 
-def test_row_15_a_port_in_use(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("service", "flags"),
+    [("master", NEEDED), ("ps", ("--ps_id=0", *ELSEWHERE)), ("worker", ("--worker_id=1", *ELSEWHERE))],
+)
+def test_row_15_a_port_in_use(
+    service: Reader, flags: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(SystemExit) as left:
-            parse_arguments([*NEEDED, f"--port={port}"], "master")
+            parse_arguments([*flags, f"--port={port}"], service)
         assert left.value.code == 2
         error = capsys.readouterr().err
         assert f"error: port {port} is in use" in error
         assert "--port=0 for a free one" in error
-    assert parse_arguments([*NEEDED, f"--port={port}"], "master").port == port
-    assert parse_arguments([*NEEDED, "--port=0"], "master").port == 0
+    assert parse_arguments([*flags, f"--port={port}"], service).port == port
+    assert parse_arguments([*flags, "--port=0"], service).port == 0
 
 
 # ---------------------------------------------------------------- near names and printing
