@@ -7,12 +7,13 @@ so that an index stays below 48 KiB: it is part of the plan.
 What a record is, and what its checksum is of, its format says.
 """
 
+import itertools
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import IO
 
 import numpy as np
-import numpy.typing as npt
 
 from edlz.services.errors import DataError
 from edlz.services.inputs.reading.format import changed
@@ -68,19 +69,19 @@ class SpanIndex:
                 "start the job anew: it is planned again",
             )
         entries = np.frombuffer(packed, _ENTRY)
-        self._checksums: npt.NDArray[np.uint32] = entries["checksum"]
-        self._ends = np.cumsum(entries["bytes"], dtype=np.int64) + start
-        self._lasts = np.cumsum(entries["records"], dtype=np.int64)
-        self._start = start
+        self._checksums: list[int] = entries["checksum"].tolist()
+        # Where each span begins, and behind them where the last one ends.
+        self._starts = list(itertools.accumulate(entries["bytes"].tolist(), initial=start))
+        self._firsts = list(itertools.accumulate(entries["records"].tolist(), initial=0))
 
     @property
     def records(self) -> int:
-        return int(self._lasts[-1]) if len(self._lasts) else 0
+        return self._firsts[-1]
 
     @property
     def end(self) -> int:
         """Behind the last byte of the last span."""
-        return int(self._ends[-1]) if len(self._ends) else self._start
+        return self._starts[-1]
 
     def holding(self, first: int, count: int) -> list[Span]:
         """Return the spans that hold some records, in their order.
@@ -94,20 +95,13 @@ class SpanIndex:
             raise IndexError(f"{count} records from {first} on are not among {self.records}")
         if not count:
             return []
-        low = int(np.searchsorted(self._lasts, first, side="right"))
-        high = int(np.searchsorted(self._lasts, first + count - 1, side="right"))
-        return [self._span(place) for place in range(low, high + 1)]
-
-    def _span(self, place: int) -> Span:
-        start = int(self._ends[place - 1]) if place else self._start
-        before = int(self._lasts[place - 1]) if place else 0
-        return Span(
-            start,
-            int(self._ends[place]),
-            before,
-            int(self._lasts[place]) - before,
-            int(self._checksums[place]),
-        )
+        low = bisect_right(self._firsts, first) - 1
+        high = bisect_right(self._firsts, first + count - 1)
+        starts, firsts = self._starts, self._firsts
+        return [
+            Span(starts[at], starts[at + 1], firsts[at], firsts[at + 1] - firsts[at], self._checksums[at])
+            for at in range(low, high)
+        ]
 
 
 def check_span(name: str, facts: FileFacts, span: Span, checksum: int) -> None:
