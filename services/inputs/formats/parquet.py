@@ -115,12 +115,12 @@ class OpenParquet:
 
     def _values(self, column: Column, parts: "Sequence[_Part]") -> Any:
         """Return a column's values in parts of row groups, one after another."""
-        import pyarrow
-
         name = column.name
         plain = [group.numbers[name][rows] for group, rows in parts if name in group.numbers]
         if plain and len(plain) == len(parts):
             return plain[0] if len(plain) == 1 else np.concatenate(plain)
+        import pyarrow
+
         chunks = [chunk for group, rows in parts for chunk in group.chunks(name, rows)]
         values = pyarrow.chunked_array(chunks, None if chunks else self._file.schema_arrow.field(name).type)
         if isinstance(values.type, pyarrow.DictionaryType):
