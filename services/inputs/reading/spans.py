@@ -71,8 +71,8 @@ class SpanIndex:
         entries = np.frombuffer(packed, _ENTRY)
         self._checksums: list[int] = entries["checksum"].tolist()
         # Where each span begins, and behind them where the last one ends.
-        self._starts = list(itertools.accumulate(entries["bytes"].tolist(), initial=start))
-        self._firsts = list(itertools.accumulate(entries["records"].tolist(), initial=0))
+        self._starts: list[int] = list(itertools.accumulate(entries["bytes"].tolist(), initial=start))
+        self._firsts: list[int] = list(itertools.accumulate(entries["records"].tolist(), initial=0))
 
     @property
     def records(self) -> int:
