@@ -1,13 +1,12 @@
 """The user's own taker of predictions: made once in each worker, called in the order of minibatches."""
 
-import inspect
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from edlz.api.predictions import PredictionContext
 from edlz.services.errors import ModelError
 from edlz.services.protocol.plan import TaskRange
+from edlz.services.worker.engine.contract.signatures import positional_count
 from edlz.services.worker.engine.user_code.user_code import UserCode
 
 __all__ = ["OutputsProcessor"]
@@ -37,7 +36,7 @@ class OutputsProcessor:
         with code.running(f"{name}()"):
             self._own: Any = kind()
         self._code, self._worker_id = code, worker_id
-        self._takes_context = _positional_count(self._own.process) >= 3
+        self._takes_context = positional_count(self._own.process) >= 3
 
     def take(
         self, task: int, records: TaskRange, attempt: int, minibatches: list[tuple[int, int, Any]]
@@ -65,11 +64,3 @@ class OutputsProcessor:
                 commit(about(index=None, first_record=records.first))
         except Exception as e:
             raise self._code.task_error(task, index, e, process) from e
-
-
-def _positional_count(function: Callable[..., Any]) -> int:
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = inspect.signature(function).parameters.values()
-    if any(parameter.kind is inspect.Parameter.VAR_POSITIONAL for parameter in parameters):
-        return 3
-    return sum(parameter.kind in kinds for parameter in parameters)

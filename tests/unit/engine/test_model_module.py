@@ -10,8 +10,9 @@ import pytest
 
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ModelError
+from edlz.services.worker.engine.contract.loss_function import LossFunction
 from edlz.services.worker.engine.contract.model_file import load_file
-from edlz.services.worker.engine.contract.model_module import LossFunction, load_contract
+from edlz.services.worker.engine.contract.model_module import load_contract
 from edlz.services.worker.engine.contract.optimizer import accept_older_spellings
 from edlz.services.worker.engine.model.keras_model import start_from
 from edlz.services.worker.engine.tensorflow.backend import keras, tf

@@ -11,8 +11,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
-from keras.src.backend import get_keras_mask
-
 from edlz.api.callbacks import LearningRateScheduler
 from edlz.api.feeds import batched, takes_batches
 from edlz.services.configuration.job_config import JobConfig
@@ -26,70 +24,24 @@ from edlz.services.inputs.model_location import (
     model_zoo_directory,
 )
 from edlz.services.worker.engine.contract.data_reader import CustomReader
+from edlz.services.worker.engine.contract.loss_function import LossFunction
 from edlz.services.worker.engine.contract.model_file import load_file, module_name
 from edlz.services.worker.engine.contract.optimizer import accept_older_spellings
-from edlz.services.worker.engine.tensorflow.autograph import call_users
-from edlz.services.worker.engine.tensorflow.backend import keras, tf
+from edlz.services.worker.engine.contract.signatures import parameter_names, positional_count
+from edlz.services.worker.engine.tensorflow.backend import keras
 from edlz.services.worker.engine.user_code.user_code import UserCode, UserCodeError, describe
 
 __all__ = [
     "FeedForm",
-    "LossFunction",
     "ModelContract",
     "code_of",
     "custom_reader",
     "load_contract",
-    "takes_predictions_first",
 ]
 
 FeedForm = Literal["dataset", "records"]
 
-_PREDICTIONS = frozenset(
-    {"output", "outputs", "predictions", "prediction", "preds", "pred", "logits", "y_pred"}
-)
-
 _OUTPUTS_PROCESSOR = "PredictionOutputsProcessor"  # where no flag names another one
-
-
-class LossFunction:
-    """`loss(labels, predictions[, sample_weight])` in any order of its parameters, as a scalar.
-
-    Parameters
-    ----------
-    function : callable or keras.losses.Loss
-        Older files have `loss(output, labels)`: the names of the parameters say which is which.
-    """
-
-    def __init__(self, function: Any) -> None:
-        if isinstance(function, type) and issubclass(function, keras.losses.Loss):
-            function = function()
-        self.function = function
-        self._is_keras = isinstance(function, keras.losses.Loss)
-        self._is_swapped = not self._is_keras and takes_predictions_first(function)
-        self.takes_weights = self._is_keras or _positional_count(function) >= 3
-
-    def __call__(self, labels: Any, predictions: Any, weights: Any = None) -> Any:
-        """Return a float32 scalar; a loss per row is averaged, over what a mask of the predictions keeps."""
-        first, second = (predictions, labels) if self._is_swapped else (labels, predictions)
-        if weights is None:
-            loss = call_users(self.function, first, second)
-        elif self._is_keras:
-            loss = call_users(self.function, first, second, sample_weight=weights)
-        elif self.takes_weights:
-            loss = call_users(self.function, first, second, weights)
-        else:
-            raise ModelError(
-                "feed() yields sample weights, but loss(labels, predictions) takes none",
-                "give loss() a third parameter: loss(labels, predictions, sample_weight)",
-            )
-        loss = tf.cast(loss, tf.float32)
-        mask = None if self._is_keras else _mask_of(predictions)
-        if mask is None or loss.shape.rank is None or loss.shape.rank < mask.shape.rank:
-            return tf.reduce_mean(loss)
-        mask = tf.cast(mask, tf.float32)
-        mask = tf.reshape(mask, tf.concat([tf.shape(mask), [1] * (loss.shape.rank - mask.shape.rank)], 0))
-        mask = tf.broadcast_to(mask, tf.shape(loss))
-        return tf.math.divide_no_nan(tf.reduce_sum(loss * mask), tf.reduce_sum(mask))
 
 
 @dataclass(frozen=True)
@@ -173,7 +125,7 @@ class ModelContract:
     @property
     def _model_arguments(self) -> dict[str, Any]:
         """The arguments of the model's function: all but those that only the optimizer's names."""
-        ours, others = _parameter_names(self._model), _parameter_names(self._optimizer)
+        ours, others = parameter_names(self._model), parameter_names(self._optimizer)
         return {name: value for name, value in self._arguments.items() if name in ours or name not in others}
 
     @property
@@ -193,7 +145,7 @@ class ModelContract:
         """
         if isinstance(self._optimizer, keras.optimizers.Optimizer):
             return self._optimizer
-        names = _parameter_names(self._optimizer)
+        names = parameter_names(self._optimizer)
         own = {name: value for name, value in self._arguments.items() if name in names}
         self._check_call("optimizer", self._optimizer, "without arguments", **own)
         with self.code.running("optimizer()", self._optimizer):
@@ -317,12 +269,6 @@ def code_of(config: JobConfig) -> UserCode:
     return UserCode(_zoo_of(config, path) or path.parent)
 
 
-def takes_predictions_first(function: Callable[..., Any]) -> bool:
-    """Whether the names of a function's first two parameters are (predictions, labels)."""
-    names = [p.name for p in _positional(function)][:2]
-    return len(names) == 2 and names[0] in _PREDICTIONS and names[1] not in _PREDICTIONS
-
-
 class _Names:
     """Looks names up in the model's module, or where a dotted flag says."""
 
@@ -419,11 +365,6 @@ class _Names:
         )
 
 
-def _mask_of(predictions: Any) -> Any:
-    """The mask that layers have given to the predictions, as Keras' losses heed it."""
-    return get_keras_mask(predictions) if isinstance(predictions, tf.Tensor) else None
-
-
 def _zoo_of(config: JobConfig, path: Path) -> Path | None:
     """The model zoo, if the file lies in it."""
     if config.model_file:
@@ -433,7 +374,7 @@ def _zoo_of(config: JobConfig, path: Path) -> Path | None:
 
 
 def _normal_feed(function: Callable[..., Any]) -> tuple[Callable[..., Any], FeedForm]:
-    count = _positional_count(function)
+    count = positional_count(function)
     if count >= 3:
         return function, "dataset"
     if count == 2:
@@ -468,30 +409,3 @@ def _all_columns(parts: list[Any]) -> Callable[[], list[Any]] | None:
     if not functions:
         return None
     return lambda: [column for function in functions for column in function()]
-
-
-def _parameter_names(function: Any) -> frozenset[str]:
-    try:
-        return frozenset(inspect.signature(function).parameters)
-    except (TypeError, ValueError):  # a builtin, or no function
-        return frozenset()
-
-
-def _positional(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # a builtin
-        return []
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return [p for p in parameters if p.kind in kinds]
-
-
-def _positional_count(function: Callable[..., Any]) -> int:
-    """How many positional arguments a function can take; many, for *args."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return 2
-    if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
-        return 100
-    return len(_positional(function))

@@ -14,11 +14,8 @@ import numpy as np
 
 from edlz.services.errors import LocalProtocolError, ModelError
 from edlz.services.protocol.messages import MetricState
-from edlz.services.worker.engine.contract.model_module import (
-    LossFunction,
-    ModelContract,
-    takes_predictions_first,
-)
+from edlz.services.worker.engine.contract.loss_function import LossFunction, takes_predictions_first
+from edlz.services.worker.engine.contract.model_module import ModelContract
 from edlz.services.worker.engine.feed.batch_structure import records_in
 from edlz.services.worker.engine.tensorflow.autograph import call_users
 from edlz.services.worker.engine.tensorflow.backend import keras, tf
