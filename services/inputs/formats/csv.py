@@ -18,6 +18,7 @@ from edlz.services.inputs.reading.bad_rows import (
     explain,
     explain_count,
     explain_missing,
+    refuse_return,
     separator_in,
     shown,
 )
@@ -73,6 +74,7 @@ class CSV:
         filled = [(name, one) for name, one in zip(request.files, lines, strict=True) if one.rows]
         if not filled:
             name = request.files[0]
+            refuse_return(name, lines[0].header, _Settings.of(request.params, name).dialect)
             raise DataError(
                 f"{name} has no rows: {'a header alone' if lines[0].header else 'it is empty'}",
                 "a CSV file has a line of names, and then a row for each record",
@@ -205,6 +207,7 @@ def _names(settings: _Settings, name: str, header: bytes, sample: bytes | memory
     except UnicodeDecodeError as e:
         raise DataError(f"{name}, line 1: byte {e.object[e.start]:#04x} is not UTF-8", TO_UTF8) from e
     if settings.rules.has_header:
+        refuse_return(name, header, settings.dialect)
         twice = next((one for one in names if names.count(one) > 1), None)
         if twice is not None:
             raise DataError(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from edlz.core_ext import scanning
+from edlz.services.errors import DataError
 from edlz.services.inputs.reading.arrow import MissingValueError, arrow_type
 from edlz.services.inputs.reading.columns import default_for
 from edlz.services.inputs.reading.lines import NO_QUOTE
@@ -22,6 +23,7 @@ __all__ = [
     "explain",
     "explain_count",
     "explain_missing",
+    "refuse_return",
     "separator_in",
     "shown",
 ]
@@ -33,6 +35,7 @@ TO_UTF8 = "write the file in UTF-8; if it is in Latin-1: iconv -f LATIN1 -t UTF-
 
 _MOST_SHOWN = 40
 _COMPARE = "compare the rows with the parameters: edlz data head FILE"
+_RETURN_IN_ROW = "a carriage return alone ends a line in the middle of the row"
 _TO_LINE_FEEDS = "write the file with line feeds: tr '\\r' '\\n'"
 
 
@@ -76,6 +79,17 @@ def explain_count(data: bytes, dialect: Dialect, count: int, found: int) -> Wron
     return _other_ends(data, dialect) or (0, text, _TO_LINE_FEEDS)
 
 
+def refuse_return(name: str, header: bytes, dialect: Dialect) -> None:
+    """Refuse a header that goes on behind a carriage return: the rows of such a file would be its names.
+
+    Raises
+    ------
+    DataError
+    """
+    if b"\r" in _unquoted(header.rstrip(b"\n").removesuffix(b"\r"), dialect):
+        raise DataError(f"{name}, line 1: {_RETURN_IN_ROW}", _TO_LINE_FEEDS)
+
+
 def _other_ends(data: bytes, dialect: Dialect) -> Wrong | None:
     """Return where rows end to pyarrow and not by their index: at a stray quote, or at a lone carriage return."""
     starts, ends = _bounds(data, dialect)
@@ -88,7 +102,7 @@ def _other_ends(data: bytes, dialect: Dialect) -> Wrong | None:
                 f'quote the text, and double the quote in it; {FLAG}="quote=none" reads quotes as they are',
             )
         if b"\r" in _unquoted(data[start:end].removesuffix(b"\r"), dialect):
-            return start, "a carriage return alone ends a line in the middle of the row", _TO_LINE_FEEDS
+            return start, _RETURN_IN_ROW, _TO_LINE_FEEDS
     return None
 
 

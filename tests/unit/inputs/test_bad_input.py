@@ -119,6 +119,18 @@ BAD = {
         "a.csv, line 2: a carriage return alone ends a line in the middle of the row",
         "tr ",
     ),
+    "carriage returns alone, the header's too": (
+        "a.csv",
+        b"id,age\r1,2\r3,4\r",
+        "a.csv, line 1: a carriage return alone ends a line in the middle of the row",
+        "tr ",
+    ),
+    "a carriage return within the header": (
+        "a.csv",
+        b"id,age\r1,2\n3,4\n",
+        "a.csv, line 1: a carriage return alone ends a line in the middle of the row",
+        "tr ",
+    ),
     "a carriage return within a row": (
         "a.csv",
         HEAD + ROWS + b"9,n\r,1\n",
