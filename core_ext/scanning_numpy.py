@@ -134,8 +134,14 @@ def texts(data: Data, ends: npt.NDArray[np.int64]) -> npt.NDArray[np.object_]:
     IndexError
         If the places are not in ascending order within the data.
     """
+    text = bytes(data)
+    if not len(ends) or ends[0] < 0:
+        raise IndexError("there are no places, or they begin before the data")
+    for start, end in itertools.pairwise(ends):
+        if end < start or end > len(text):
+            raise IndexError(f"bytes {start} to {end} are not within the {len(text)}")
     found = np.empty(len(ends) - 1, object)
-    found[:] = [bytes(data)[start:end] for start, end in itertools.pairwise(ends)]
+    found[:] = [text[start:end] for start, end in itertools.pairwise(ends)]
     return found
 
 

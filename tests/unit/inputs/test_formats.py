@@ -357,9 +357,9 @@ def test_what_the_kernels_refuse() -> None:
         scanning.count_rows(b"a", 10, True)
     with pytest.raises(ValueError, match="negative"):
         scanning.row_bounds(b"a", -1, True, -1, 5)
-    for places in ([0, 4], [2, 1], [-1, 1]):
+    for places, kernels in itertools.product(([0, 4], [2, 1], [-1, 1], []), (scanning, scanning_numpy)):
         with pytest.raises(IndexError, match=r"within|before"):
-            scanning.texts(b"abc", np.array(places))
+            kernels.texts(b"abc", np.array(places, np.int64))
     with pytest.raises(ValueError, match="not within"):
         scanning.hop_records(b"abc", 4, 5)
     with pytest.raises(IndexError, match="not within"):
