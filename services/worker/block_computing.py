@@ -147,12 +147,7 @@ class BlockComputing:
         if order.attempt != self._attempt:
             return
         if place == len(order.slots):
-            self._thread.submit(
-                "step",
-                lambda: self._end(order),
-                lambda computed: self._on_end(computed),
-                self._fail,
-            )
+            self._thread.submit("step", lambda: self._end(order), self._on_end, self._fail)
         elif order.is_slow:
             self._waits = order, place
             slot = order.slots[place]

@@ -140,9 +140,8 @@ class GroupCourse:
         """A state to go on from is whole, or could not be completed."""
         if not written.error:
             return self._group.on_durable(written.name, now)
-        if self._group.is_saved(
-            written.name
-        ):  # meanwhile, in others' parts, or a later one has taken its place
+        # Meanwhile it is, in others' parts, or a later one has taken its place.
+        if self._group.is_saved(written.name):
             return []
         text = f"v{written.name[1]} could not be saved to go on from: {written.error}"
         is_last, out = self._group.on_unsaved(written.name, now)
