@@ -96,8 +96,15 @@ class OpenParquet:
             end = min(int(self._ends[place]), first + count)
             parts.append((self._group(place), slice(at - begin, end - begin)))
             at, place = end, place + 1
+        # Most tasks lie in one row group, and most columns are of numbers: slices of those are all that it takes.
+        rows, numbers = (parts[0][1], parts[0][0].numbers) if len(parts) == 1 else (slice(0), {})
         try:
-            values = {column.name: self._values(column, parts) for column in self._columns}
+            values = {
+                column.name: numbers[column.name][rows]
+                if column.name in numbers
+                else self._values(column, parts)
+                for column in self._columns
+            }
         except BadValueError as error:
             is_missing = isinstance(error, MissingValueError)
             raise DataError(
