@@ -393,7 +393,8 @@ class MemberStatus(Record, frozen=True, kw_only=True):
     `members`: of the group it takes steps in, () while it is in none.  `lacks`: members of which it has waited long for a
     part of the step, or of the state; `unanswered`: owners of which it has for a mean; `has_mean`: its own are done.
     `source`: the state that its group has begun with.
-    `differs_from`: its state is damaged, and this member has the right one.
+    `differs_from`: its state is damaged, and this member has the right one.  `agreed`: the newest state that all members of its
+    group had; `is_doubtful`: later ones may have in them what a damaged member has computed.
     """
 
     term: int
@@ -414,6 +415,8 @@ class MemberStatus(Record, frozen=True, kw_only=True):
     recount: Recount = Recount()
     source: SnapshotName = (NO_IDENTITY, 0)
     differs_from: Identity | None = None
+    agreed: SnapshotName = (NO_IDENTITY, 0)
+    is_doubtful: bool = False
     computing: tuple[int, int] | None = None  # of a careful one: task and index of what comes next
 
 

@@ -25,6 +25,7 @@ from edlz.services.ps.core.partition import Partition
 from edlz.services.storage.state import State
 from edlz.services.worker.core import inputs as worker_inputs
 from edlz.services.worker.core.groups.inputs import Request as GroupRequest
+from edlz.services.worker.core.groups.replica_phases import Phase
 from edlz.services.worker.core.worker import WorkerCore
 from edlz.services.worker.pace import Pace
 from tests import builders
@@ -415,6 +416,21 @@ class SimulatedJob:
 
     def _apart_by(self, fault: Fault, process: Process) -> None:
         self.home.on_apart(process, fault.seconds)
+
+    def _damage_by(self, fault: Fault, process: Process) -> None:
+        """The state in a member's memory changes, when it has one."""
+        member = process.core._member
+        store = None if member is None else member.replica.store
+        if store is None or member.replica.phase is Phase.ADVANCING:
+            self.at(self.now + 0.1, self._damage_again, fault, process)
+            return
+        before, store._dense = store._dense, store._buffers.take(store._dense)
+        store._dense[:] = before
+        store._dense[0] += 1.0
+
+    def _damage_again(self, fault: Fault, process: Process) -> None:
+        if process.is_up:
+            self._damage_by(fault, process)
 
     def _fill(self, fault: Fault, process: Process | None) -> None:
         """A disk is full for a while, whoever uses it: a partition's; under the journal the master waits."""

@@ -81,7 +81,7 @@ class Fault:
     at: float
     # kill, wipe (its disk is lost too), stall (perhaps a zombie: replaced, wakes up later), cut, full (its disk),
     # foreign (another run speaks), term (told to end, killed so many seconds later), join (started by hand),
-    # apart (a zombie that the master cannot reach, and workers can)
+    # apart (a zombie that the master cannot reach, and workers can), damage (a member's state in memory changes)
     kind: str
     role: str
     seconds: float = 0.0

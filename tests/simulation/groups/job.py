@@ -54,7 +54,7 @@ BUCKET = 16  # elements: several buckets in a chunk
 EVALUATION_TASKS = 2
 HANG_S = 30.0  # longer than the slowest slot
 GIVEN_UP_S = 600.0
-LIMIT_S = 400.0  # behind the last fault a job ends sooner
+LIMIT_S = 500.0  # behind the last fault a job ends sooner
 MASTER = 0
 
 

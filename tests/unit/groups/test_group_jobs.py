@@ -1,11 +1,14 @@
 """The real cores of an all-reduce job together, under faults, against what ALLREDUCE promises."""
 
+import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from edlz.services.worker.core.groups.member_exchange import MemberExchange
 from tests.simulation.groups.job import GroupJob
+from tests.simulation.groups.reference import group_reference
 from tests.simulation.groups.schedule import (
     MOMENTS,
     GroupFault,
@@ -15,6 +18,7 @@ from tests.simulation.groups.schedule import (
     with_hosts,
     with_spares,
 )
+from tests.simulation.model import final_bytes
 from tests.simulation.processes import Violation
 
 LENGTHS = (2, 3, 0, 1, 4, 2, 2, 1)
@@ -153,16 +157,97 @@ def warnings_of_a_join(kind: str, workers: int, who: int) -> int:
 def test_who_is_not_compared_when_it_joins_trains_on_what_a_damaged_one_gave(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(MemberExchange, "holders", property(lambda _: (), lambda *_: None), raising=False)
+    begin = MemberExchange.begin_step
+
+    def begin_any(self: MemberExchange, *about: Any, is_first: bool) -> Any:
+        return begin(self, *about, is_first=False)
+
+    monkeypatch.setattr(MemberExchange, "begin_step", begin_any)
     with pytest.raises(Violation, match="damaged"):
         warnings_of_a_join("kill", 4, 0)
 
 
-def test_of_two_members_the_first_one_is_right() -> None:
+def has_bits(job: GroupJob) -> bool:
+    """Whether a job that is complete has ended with what no damage has touched."""
+    final = job._final(job.journal["complete"])
+    return final_bytes([final]) == group_reference(job.schedule)
+
+
+def saved_before(seed: int, *faults: GroupFault, workers: int, **fields: object) -> GroupSchedule:
+    """Return a job of eight steps that saves its state often, and compares its members' seldom."""
+    about = {"snapshot_s": 2.0, "check_steps": 1000, **fields}
+    return replace(checked(seed, *faults, workers=workers), **about)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("when", ["staged v5", "computing v6", "staged v7"])
+@pytest.mark.parametrize("workers", [2, 3, 4])
+def test_a_damage_behind_what_is_saved_is_in_no_part_of_the_model(workers: int, when: str) -> None:
+    """Whoever is damaged: all go back, and the steps since then are taken again.  Of two no majority is needed."""
+    for nth in range(1, workers + 1):
+        fault = GroupFault(at=0.001, kind="damage", during=when, nth=nth)
+        job = GroupJob(saved_before(nth, fault, workers=workers)).run()
+        assert (job.figures["damaged"], job.figures["warned"]) == (1, 1)
+        assert job.figures["loaded"] == 1 or workers > 2, "most may have the state of before the step"
+        assert has_bits(job)
+
+
+def test_a_machine_that_is_damaged_again_and_again_keeps_no_job_where_it_is() -> None:
+    """Nobody goes back to a state twice: then the state of the lower rank is taken."""
+    again = [GroupFault(at=0.001, kind="damage", during="staged v7", nth=nth) for nth in (1, 4)]
+    job = GroupJob(saved_before(1, *again, workers=2)).run()
+    assert (job.figures["damaged"], job.figures["warned"], job.figures["loaded"]) == (2, 2, 1)
+
+
+@pytest.mark.parametrize("about", [{"snapshot_s": None}, {"snapshot_s": 1000.0}, {"unreadable": 99}])
+def test_of_two_members_the_first_one_is_right_where_there_is_nothing_to_go_back_to(
+    about: dict[str, object],
+) -> None:
     """Its gradients are what both take, so the bits are not those of an undamaged job; nothing is lost."""
-    for who in (0, 1):
-        job = GroupJob(checked(1, replace(DAMAGE, who=who, nth=7), workers=2)).run()
-        assert job.figures["warned"] == 1
+    for nth in (1, 2):
+        fault = GroupFault(at=0.001, kind="damage", during="staged v6", nth=nth)
+        job = GroupJob(saved_before(1, fault, workers=2, **about)).run()
+        assert (job.figures["warned"], job.figures["loaded"]) == (1 + ("unreadable" in about), 0)
+
+
+@pytest.mark.parametrize("moment", ["loading", "gathering", "promised", "fetching", "formed"])
+@pytest.mark.parametrize("kind", ["kill", "master", "join", "stall", "all"])
+def test_what_happens_while_members_go_back(moment: str, kind: str) -> None:
+    fired = 0
+    for nth in (1, 2):
+        first = {"loading": 1, "gathering": 3, "promised": 4, "fetching": 1, "formed": 2}[moment]
+        damage = GroupFault(at=0.001, kind="damage", during="staged v6", nth=nth)
+        about = GroupFault(at=0.1 * nth, kind=kind, during=moment, nth=first, who=nth, seconds=4.0)
+        job = GroupJob(saved_before(nth, damage, about, workers=2)).run()
+        fired += (job.figures["damaged"], job.figures["faults"]) == (1, 2)
+    assert fired, "the fault never struck"
+
+
+def lates(seed: int) -> GroupSchedule:
+    """Draw a job whose members are damaged at some time when something is saved."""
+    r = random.Random(f"late {seed}")
+    workers = r.randint(2, 5)
+    damage = GroupFault(
+        at=0.001, kind="damage", during=f"staged v{r.randint(5, 7)}", nth=r.randint(1, workers)
+    )
+    about = {"check_steps": r.choice((3, 1000)), "evaluation_steps": r.choice((0, 0, 2))}
+    return replace(
+        saved_before(seed, damage, workers=workers, **about),
+        slots=r.randint(2, 6),
+        noise=r.choice((0.0, 0.05)),
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_damage_that_is_drawn_is_in_no_part_of_the_model(seed: int) -> None:
+    job = GroupJob(lates(seed)).run()
+    assert job.figures["damaged"] == 1
+    assert has_bits(job)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(20, 1020, 100))
+def test_much_damage_is_in_no_part_of_the_model(first: int) -> None:
+    assert [seed for seed in range(first, first + 100) if not has_bits(GroupJob(lates(seed)).run())] == []
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ import pytest
 from edlz.services.master.core.groups import evictions, links, rendezvous
 from edlz.services.master.core.groups.hangs import Hangs
 from edlz.services.master.core.groups.rendezvous import Rendezvous
+from edlz.services.master.core.groups.sources import Sources
 from edlz.services.protocol.messages import GroupRefused, Identity, MemberStatus, Reduce
 from edlz.services.worker.core.groups.instructions import Reply
 from edlz.services.worker.core.groups.reduction import Reduction
@@ -111,7 +112,7 @@ RULES: dict[str, tuple[Callable[[GroupJob], float], GroupSchedule, tuple[Patch, 
     ),
     "adopt": (
         seconds,
-        schedule(1, GroupFault(at=0.1, kind="master", during="staged", nth=9)),
+        schedule(2, GroupFault(at=0.1, kind="master", during="staged", nth=9)),
         ((rendezvous, "whole_group", lambda *_: None),),
     ),
     "durable": (
@@ -123,7 +124,7 @@ RULES: dict[str, tuple[Callable[[GroupJob], float], GroupSchedule, tuple[Patch, 
             lengths=(12,) * 4,
             checkpoint_steps=2,
         ),
-        ((Rendezvous, "_reads_durable", lambda *_: False),),
+        ((Sources, "_reads", lambda *_: False),),
     ),
     "promise-first": (
         figure("slots computed"),

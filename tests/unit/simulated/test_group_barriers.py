@@ -264,3 +264,14 @@ def test_a_fence_keeps_what_was_said_until_something_else_is() -> None:
     fence.hear(None)
     assert (fence.task_count, fence.bars(3), fence.bars(4)) == (6, False, True)
     assert [fence.learning_rate(task) for task in (1, 2, 3, 4, 5)] == [None, 0.1, 0.1, 0.05, 0.05]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_members_of_which_one_is_damaged_go_back_and_evaluate_again(seed: int) -> None:
+    """A state is saved every two seconds, and the damage is noticed at the latest when the next one is."""
+    damage = Fault(12.0, "damage", f"w{seed % 3}", during="member staged")
+    about = {"workers": 3, "has_callbacks": False, "decides": False, "evaluation_steps": 2}
+    about |= {"checkpoint_steps": 3, "snapshot_every_s": 2.0, "faults": (damage,)}
+    job = SimulatedJob(dataclasses.replace(schedule(seed, **about), lengths=2 * LENGTHS)).run()
+    assert sum("was the same on all, and is gone on from" in line for line in job.log) == 1
+    assert sum("training goes back to v" in line for line in job.log) == 1

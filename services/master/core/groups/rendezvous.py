@@ -12,7 +12,7 @@ from collections.abc import Collection
 from enum import Enum
 
 from edlz.services.master.core.groups.bad_minibatches import BadMinibatches
-from edlz.services.master.core.groups.damage import damage_text
+from edlz.services.master.core.groups.damage import damage_texts, doubt_text
 from edlz.services.master.core.groups.deaths import Deaths
 from edlz.services.master.core.groups.events import (
     Complete,
@@ -32,6 +32,7 @@ from edlz.services.master.core.groups.evictions import Eviction, Evictions
 from edlz.services.master.core.groups.hangs import HANG_S
 from edlz.services.master.core.groups.held_states import HeldStates
 from edlz.services.master.core.groups.joins import Joins
+from edlz.services.master.core.groups.sources import Sources
 from edlz.services.master.core.groups.status_check import check_status
 from edlz.services.master.core.groups.whole_group import whole_group
 from edlz.services.master.core.groups.written_states import WrittenStates
@@ -145,8 +146,7 @@ class Rendezvous:
         self._formed: Identity = NO_IDENTITY  # its generation
         self._formed_of: tuple[Identity, ...] = ()  # its members
         self._holders: tuple[Identity, ...] = ()
-        self._load: tuple[Identity, SnapshotName] | None = None  # who reads a durable state
-        self._unreadable: set[tuple[Identity, SnapshotName]] = set()
+        self._sources = Sources()
         self._is_join = False
         self._bad = BadMinibatches()
 
@@ -194,7 +194,7 @@ class Rendezvous:
         if status.phase != "starting":
             self._ready_s.setdefault(who, now)
         if status.unreadable is not None:
-            self._unreadable.add((who, status.unreadable))
+            self._sources.note_unreadable(who, status.unreadable)
         return self._take_parts(who)
 
     def _take_parts(self, who: Identity) -> list[Instruction]:
@@ -270,13 +270,14 @@ class Rendezvous:
         """Return what is to be true of a worker."""
         is_told = who in self._candidates
         is_formed = self.stage in (Stage.FORMED, Stage.COMPLETE) and who in self._group
+        load = self._sources.load
         return GroupOrders(
             term=self._term,
             generation=self.generation if is_told else NO_IDENTITY,
             members=tuple(self._members[member] for member in self._group) if is_formed else (),
             source=self._source,
             holders=self._holders,
-            load=self._load[1] if self._load is not None and self._load[0] == who else None,
+            load=load[1] if load is not None and load[0] == who else None,
             ends=self._told_ends(),
             is_join=self._is_join,
             released=self._held.released,
@@ -335,7 +336,8 @@ class Rendezvous:
         self._enter(Stage.GATHERING)
         self._count += 1
         self.generation, self._is_join, self._opened_s = (self._term, self._count), is_join, now
-        self._candidates, self._group, self._load = live, (), None
+        self._candidates, self._group = live, ()
+        self._sources.begin()
         self.deaths.on_generation()
         return [Tell(why)] if why else []
 
@@ -349,13 +351,11 @@ class Rendezvous:
             return self._open(live, now) if live else []
         if not self._have_promised(candidates):
             return []
-        damaged = self._damaged(candidates)
-        sound = {who: self._statuses[who].name for who in candidates if who not in damaged}
-        if self._reads_durable(candidates, max(sound.values(), default=BASE)):
-            return []
-        names = sound or {who: self._statuses[who].name for who in candidates}
+        told, names = self._find_source(candidates)
+        if names is None:
+            return told
         best = max(names.values())
-        told = [self._warning_of(who) for who in damaged if who not in names or names[who] < best]
+        self._sources.end()
         self._enter(Stage.FORMED)
         self._joins.form(set(candidates).difference(self._formed_of), best[1])
         self._formed_of = candidates
@@ -364,11 +364,21 @@ class Rendezvous:
         self._holders = tuple(who for who in names if names[who] == best)
         return [*told, *self._begin_history(best)]
 
-    def _warning_of(self, who: Identity) -> Tell:
-        """Return what is told of a member that is damaged, before another group is formed."""
-        status = self._statuses[who]
-        has_taken_over = status.name == self._source and bool(self._holders) and who not in self._holders
-        return Tell(damage_text(who, status, self._members, has_taken_over=has_taken_over), is_warning=True)
+    def _find_source(
+        self, candidates: tuple[Identity, ...]
+    ) -> tuple[list[Instruction], dict[Identity, SnapshotName] | None]:
+        """Return what is told of damage, and who has which state to go on from; None while one of them reads it."""
+        sources, was_certain = self._sources, self._sources.certain
+        names = sources.find(candidates, self._statuses, self._states.durable)
+        statuses = {who: self._statuses[who] for who in candidates}
+        texts: list[str] = []
+        if sources.certain is not None:
+            self._states.keep(sources.certain)
+            if was_certain is None:
+                texts = [doubt_text(statuses, self._members, sources.goal)]
+        elif names is not None:
+            texts = damage_texts(statuses, self._members, names, self._source, self._holders)
+        return [Tell(text, is_warning=True) for text in texts], names
 
     def _have_promised(self, candidates: Collection[Identity]) -> bool:
         """Whether none of them takes a step of an earlier group any more: then what it says that it has stays so."""
@@ -381,17 +391,6 @@ class Rendezvous:
         if self.evaluating is not None and not self._is_ours(self.evaluating):
             self._held.evaluating = None
         return [one for who in self._group for one in self._take_parts(who)]
-
-    def _reads_durable(self, candidates: tuple[Identity, ...], best: SnapshotName) -> bool:
-        """Have the oldest candidate that can read a durable state, if one is further than who is there."""
-        for name in sorted((name for name in self._states.durable if name > best), reverse=True):
-            able = [who for who in candidates if (who, name) not in self._unreadable]
-            if not able:
-                continue
-            if self._load is None or self._load[1] != name or self._load[0] not in able:
-                self._load = able[0], name
-            return True
-        return False
 
     def _watch(self, live: tuple[Identity, ...], now: float) -> list[Instruction]:
         """See whether the group can go on, and whether it is done."""
@@ -406,8 +405,8 @@ class Rendezvous:
         new = [who for who in live if who not in self._group]
         if new and all(now - self._ready_s[who] > self._joins.settle_s for who in new):
             return self._open(live, now, is_join=True)
-        if any(statuses[who].phase == "staged" for who in self._damaged(self._group)):
-            return self._open(live, now)  # it takes the others' state over
+        if any(status.phase == "staged" and _is_in_doubt(status) for status in statuses.values()):
+            return self._open(live, now)  # it takes another state over
         if self.deaths.is_generation_due:
             return self._open(live, now)
         failures = self._on_failures(statuses, live, now)
@@ -469,10 +468,6 @@ class Rendezvous:
             return self._open(live, now) if given_up is None else [given_up]
         return None
 
-    def _damaged(self, whom: Collection[Identity]) -> list[Identity]:
-        """Return those of them whose state is not what others have."""
-        return [who for who in whom if self._statuses[who].differs_from is not None]
-
     def _conclude(self, statuses: dict[Identity, MemberStatus]) -> list[Instruction]:
         """The job is complete when every member of one generation has made the full ledger durable."""
         count = self._plan.task_count if self.decided is None else self.decided.task_count
@@ -489,6 +484,10 @@ class Rendezvous:
 
     def _name(self, who: Identity) -> str:
         return f"worker-{self._members[who].worker}"
+
+
+def _is_in_doubt(status: MemberStatus) -> bool:
+    return status.is_doubtful or status.differs_from is not None
 
 
 def _workers(count: int) -> str:

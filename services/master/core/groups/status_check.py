@@ -29,7 +29,7 @@ def check_status(status: MemberStatus, plan: Plan, newest: Identity) -> None:
         raise RemoteProtocolError(
             f"a member has finished tasks {status.finished}; the job has {plan.task_count}"
         )
-    names = (status.name, status.source, *(part.name for part in status.written))
+    names = (status.name, status.source, status.agreed, *(part.name for part in status.written))
     if max(status.generation, *(name[0] for name in names)) > newest or min(name[1] for name in names) < 0:
         raise RemoteProtocolError(f"a member speaks of {names}; the newest generation is {newest}")
     failed = status.failed

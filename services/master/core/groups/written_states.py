@@ -8,6 +8,7 @@ Whose parts count is not decided here.  As much is remembered as members may sti
 from collections.abc import Collection
 
 from edlz.services.master.core.groups.events import PartFailed, WriteManifest
+from edlz.services.master.core.groups.sources import is_before
 from edlz.services.protocol.groups import DurableState
 from edlz.services.protocol.messages import Identity, SnapshotName, WrittenPart
 
@@ -59,6 +60,10 @@ class WrittenStates:
         """The manifest of a state that is no checkpoint could not be written."""
         self._unsaved.add(name)
         self._bound()
+
+    def keep(self, certain: SnapshotName) -> None:
+        """What was written behind a state, or by others, is not gone on from."""
+        self._durable = {state for state in self._durable if is_before(state[0], certain)}
 
     def reopen(self, name: SnapshotName) -> None:
         """Have a state that could not be completed tried again, as soon as its members tell of their parts again."""

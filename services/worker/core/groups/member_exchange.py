@@ -114,8 +114,9 @@ class MemberExchange:
     def begin_step(
         self, plan: Plan, store: Store, ends: Mapping[int, int], task_count: int, *, is_first: bool
     ) -> tuple[Step, tuple[Slot, ...]]:
-        """Begin the step that follows a state; see `next_step`.  Before the first one of a group its holders compare theirs."""
+        """Begin the step that follows a state; see `next_step`.  Before the first one of a group members compare theirs."""
         step, slots = next_step(plan, store, self.rank, self.chunks, ends, task_count)
+        step.is_first = is_first
         if is_first:
             step.voters = self.holders
         self.step = step

@@ -25,7 +25,7 @@ class Milestones:
     evaluation_steps : int
         Model versions between evaluations: there it waits until the master has their result; 0 for none.
     check_steps : int
-        Model versions between comparisons.
+        Model versions between comparisons; what is written is compared as well.
     """
 
     def __init__(
@@ -42,6 +42,9 @@ class Milestones:
         self._checkpointed = 0  # the version of what its group has begun with, if it is a complete checkpoint
         # Numbers of the checkpoint that is wanted out of turn, and of the last one cut in this generation.
         self._wanted = self._cut = 0
+        self._written = (
+            self._compared
+        ) = -1  # the newest version that was written behind a step; in this generation
 
     @property
     def keeps_states(self) -> bool:
@@ -55,6 +58,7 @@ class Milestones:
     def begin_generation(self) -> None:
         """What was wanted of the group before is wanted anew of this one."""
         self._wanted = self._cut = 0
+        self._compared = -1  # who was in another one knows of no other
 
     def hear(self, orders: GroupOrders) -> None:
         """Take in what the master says is done."""
@@ -89,8 +93,12 @@ class Milestones:
         return is_due and version != self._checkpointed
 
     def compares(self, version: int) -> bool:
-        """Whether members compare their states of this version; that before training, too."""
-        return version % self._check_steps == 0
+        """Whether members compare their states of this version: that before training too, and what may be gone back to."""
+        return version % self._check_steps == 0 or version == self._compared
+
+    def is_written(self, version: int) -> bool:
+        """Whether the step to this version was the last one behind which its state was to be written."""
+        return version == self._written
 
     def named(self, version: int, now: float) -> tuple[int, int]:
         """As rank 0 in the step after this version: what all write next for recovery, and as a checkpoint; 0 for nothing."""
@@ -107,6 +115,8 @@ class Milestones:
         if is_wanted:
             self._cut, self._wanted = max(self._cut, self._wanted), 0
         is_checkpoint = is_wanted or self._is_checkpoint(version)
+        if is_snapshot or is_checkpoint:
+            self._written = self._compared = version
         return is_snapshot or is_checkpoint, is_checkpoint
 
     def _put_off(self, now: float) -> None:

@@ -38,6 +38,7 @@ from edlz.services.protocol.messages import (
 )
 from edlz.services.protocol.plan import Plan
 from edlz.services.storage.state import State
+from edlz.services.worker.core.groups.agreement import Agreement
 from edlz.services.worker.core.groups.fence import Caution, Fence
 from edlz.services.worker.core.groups.handover import Handover
 from edlz.services.worker.core.groups.inputs import (
@@ -128,7 +129,7 @@ class Replica:
         self._unreadable: SnapshotName | None = None
         self._attempt = 0  # numbers computations: one that was abandoned is not the present one
         self._handover = Handover(self._exchange)  # of whole states
-        self._differs_from: Identity | None = None  # who has the right state, while this one is damaged
+        self._agreement = Agreement()
 
     # -- what is told
 
@@ -143,8 +144,8 @@ class Replica:
             written=self._written.told,
             unreadable=self._unreadable,
             source=self._source,
-            differs_from=self._differs_from,
             computing=self._caution.minibatch if self.phase is Phase.COMPUTING else None,
+            **self._agreement.told,
             **self._exchange.told(self._handover.transfer, now, is_member=self.is_member),
             **told_of(self.store, self.plan),
         )
@@ -264,8 +265,8 @@ class Replica:
         self._source, layout = orders.source, self._whole.layout
         sizes = layout.dense.size, layout.state.size
         out: list[Instruction] = [*self._exchange.form(orders.members, orders.holders, *sizes)]
-        if self.name == orders.source and (self._differs_from is None or self.me in orders.holders):
-            self._differs_from = None  # or nobody has a right one any more
+        if self.name == orders.source and (not self._agreement.is_in_doubt or self.me in orders.holders):
+            self._agreement.accept()  # nobody has a better one any more
             return [*out, *self._begin()]
         if not orders.holders:
             raise RemoteProtocolError(f"nobody holds {orders.source}, the source of {orders.generation}")
@@ -285,7 +286,7 @@ class Replica:
         """Go on from a state whose arrays nobody else has."""
         self.store, self.name = Store(state, self.plan.seed, adopts=True), state.name
         self._handover.on_other_state()
-        self._differs_from = None
+        self._agreement.on_other_state(self.name)
 
     # -- taking the state over
 
@@ -304,6 +305,7 @@ class Replica:
         if not isinstance(found, State):
             return [*found]
         self._take_over(found)
+        self._agreement.accept()
         return self._begin()
 
     # -- a step
@@ -374,8 +376,8 @@ class Replica:
             return []
         step = self._exchange.in_work
         step.learning_rate, step.sums = event.learning_rate, event.sums
-        is_compared = not step.slots or self._milestones.compares(step.version) or bool(step.voters)
-        if is_compared and len(self._exchange.members) > 1:
+        is_due = not step.slots or step.is_first or self._milestones.compares(step.version)
+        if is_due and len(self._exchange.members) > 1:
             return [DigestState(("step", self._attempt), self._view)]
         return self._send(now)
 
@@ -410,12 +412,11 @@ class Replica:
         step = self._exchange.take(owner, mean)
         if step is None:
             return []
-        return self._commit(step) if step.are_equal else self._on_difference(step)
-
-    def _on_difference(self, step: Step) -> list[Instruction]:
-        """Somebody's state is damaged: the step waits for a generation in which that one takes the state over."""
-        rank = step.differs_from(self._exchange.rank)
-        self._differs_from = None if rank is None else self._exchange.members[rank].incarnation
+        about = self._exchange.members, self._exchange.rank, step.voters
+        is_saved = self._milestones.is_written(step.version)
+        if self._agreement.compare(step.checksums, self.name, *about, is_saved=is_saved):
+            return self._commit(step)
+        # Somebody's state is damaged: the step waits for a generation in which that is mended.
         return [Tell()] if self._pending is None else self._promise(self._pending)
 
     def _commit(self, step: Step) -> list[Instruction]:

@@ -14,7 +14,6 @@ from edlz.services.protocol.groups import block_of, buckets_of
 from edlz.services.protocol.layout import slice_bounds
 from edlz.services.protocol.messages import Identity, Reduce, Reduced, SlotHeader
 from edlz.services.protocol.plan import Plan
-from edlz.services.worker.core.groups.agreement import differs_from
 from edlz.services.worker.core.groups.inputs import SlotComputed
 from edlz.services.worker.core.groups.instructions import Slot
 from edlz.services.worker.core.groups.node_sums import NO_SUMS, Sums
@@ -71,6 +70,8 @@ class Step:
         What owners have answered, by (rank, bucket).
     sent_s : float or None
         When its parts were sent.
+    is_first : bool
+        Whether it is the first one of its group.
     checksum : str
         Of the state that it is taken from, if members compare theirs.
     voters : tuple of int
@@ -90,6 +91,7 @@ class Step:
     counters: Counters | None = None
     means: dict[tuple[int, int], Reduced] = field(default_factory=dict)
     sent_s: float | None = None
+    is_first: bool = False
     checksum: str = ""
     voters: tuple[int, ...] = ()
     learning_rate: float = 0.0
@@ -141,24 +143,20 @@ class Step:
         """Whether all means are there."""
         return len(self.means) == len(self.chunks.places)
 
-    def differs_from(self, rank: int) -> int | None:
-        """Return a rank whose state is right, and another one than this member's, when all means are there.
+    @property
+    def checksums(self) -> tuple[str, ...]:
+        """Those of all members' states, by rank, when all means are there; empty if they do not compare theirs.
 
         Raises
         ------
         RemoteProtocolError
-            If owners disagree about the states.
+            If owners disagree about them.
         """
         found = {mean.checksums for mean in self.means.values()}
         if len(found) > 1 or any(len(checksums) not in (0, self.chunks.count) for checksums in found):
             raise RemoteProtocolError(f"owners have other checksums of v{self.version} than each other")
         [checksums] = found
-        return differs_from(checksums, rank, self.voters) if checksums else None
-
-    @property
-    def are_equal(self) -> bool:
-        """Whether no member's state differs from the others', as far as is known."""
-        return all(len(set(mean.checksums)) <= 1 for mean in self.means.values())
+        return checksums
 
     def mean(self) -> MeanStep:
         """Return what all means together say, when all are there.
