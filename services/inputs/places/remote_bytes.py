@@ -13,7 +13,6 @@ from typing import cast
 
 from edlz.services.errors import DataError
 from edlz.services.inputs.places.store import Store, Stored
-from edlz.services.inputs.reading.format import CHANGED_HELP
 
 __all__ = ["RemoteBytes", "open_stream"]
 
@@ -113,7 +112,7 @@ class RemoteBytes:
             )
         raise DataError(
             f"{name}: the server gave {len(data)} bytes of the {end - start} from offset {start} on",
-            CHANGED_HELP,
+            "the file has changed since the job began: put it back, or start a new job",
         )
 
 
