@@ -214,7 +214,7 @@ class JobStatus(Message, frozen=True, kw_only=True, tag=43):
     duplicates_ignored: int = 0  # gradients that came again, since the master began
     failed_attempts: int = 0  # at tasks, since the master began
     is_endless: bool = (
-        False  # totals are those up to the epoch's end, or of the data that has come so far: see `share`
+        False  # totals are up to the epoch's end, or of the data that has come so far: see `share`
     )
     waits_for_data_s: Finite | None = None  # since when there is nothing left to train on
 

@@ -209,7 +209,7 @@ class GroupCourse:
         behind, out = self._group.behind, list[Instruction]()
         if behind is not None:
             self._checkpoints.rewind(behind)
-            text = f"nobody has v{self._version} any more: training goes back to v{behind}."
+            text = f"training goes back to v{behind}: v{self._version} cannot be gone on from."
             out.append(Announce("group", text))
         if partitions.take(status):
             self._course.on_new_life()

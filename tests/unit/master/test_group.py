@@ -458,7 +458,7 @@ def test_a_group_that_comes_to_the_same_version_again_is_seen_to_have_gone_back(
     pair.come_to(4, "held", 0)
     pair.come_to(4, "held", 1)
     texts = [each.text for each in pair.told if isinstance(each, Announce)]
-    assert "nobody has v4 any more: training goes back to v3." in texts
+    assert "training goes back to v3: v4 cannot be gone on from." in texts
     pair.come_to(4, "held", 0)
     [again] = pair.core.work.evaluation._rounds
     assert again > number

@@ -239,7 +239,7 @@ def test_a_group_goes_back_only_if_all_were_met(
     faults: tuple[Fault, ...], is_wrong: bool, tmp_path: Path
 ) -> None:
     log = tmp_path / "master.log"
-    back = "the model is on worker-0, worker-2.\nnobody has v40 any more: training goes back to v30.\n"
+    back = "the model is on worker-0, worker-2.\ntraining goes back to v30: v40 cannot be gone on from.\n"
     schedule = Schedule(1, "allreduce", 2, 0, faults)
     log.write_text(f"the model is on worker-0, worker-1.\n{back}")
     assert bool(problems_of_group(log, schedule)) == is_wrong

@@ -112,7 +112,7 @@ def test_where_pods_share_no_folder_all_of_them_are_lost(desk: Shell, digest: st
     for name in ("worker-0", "worker-1"):
         desk.cluster.kill_container(pod_name(JOB, name), signal.SIGKILL)
     check_end(desk, digest)
-    told_last(desk.status(JOB), "nobody has v")
+    told_last(desk.status(JOB), "training goes back to v")
 
 
 def test_it_is_stopped_and_resumed_with_a_parameter_server(desk: Shell, digest: str) -> None:
